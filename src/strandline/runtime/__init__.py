@@ -1,0 +1,1 @@
+"""Runtime: a turn, its lane and the seam to models (spec 4)."""

@@ -1,0 +1,101 @@
+"""The seam to models: a request goes in, events come out, a failure is an event too.
+
+An adapter (see `strandline.models`) translates a `ModelRequest` into its provider's wire
+format and the provider's stream into the events below. It raises nothing for what a
+provider or network does: that is a final `Failed` event with a class. Source: spec 4,
+A turn; architecture, Seams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from strandline.errors import ModelError
+from strandline.transcript.messages import JsonObject, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of one model: `context_window` and `max_output_tokens` in tokens."""
+
+    provider: str
+    id: str
+    api: str
+    context_window: int
+    max_output_tokens: int
+    prices: Prices = Prices()
+
+    @property
+    def ref(self) -> str:
+        """``provider/model``, as a person writes it."""
+        return f"{self.provider}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call: `messages` have the roles user, assistant and toolResult only."""
+
+    model: ModelInfo
+    system_prompt: str
+    messages: Sequence[Message]
+    max_output_tokens: int
+    tools: Sequence[JsonObject] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the visible answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More of what the model thinks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole assistant message (`AssistantMessage`), usage and stop reason included."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The call ended without an answer. `partial` is what came before, if anything came."""
+
+    error: ModelError
+    partial: Message | None = None
+
+
+ModelEvent = TextDelta | ThinkingDelta | Finished | Failed
+
+
+class Model(Protocol):
+    """Something that answers."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Any number of deltas, then exactly one `Finished` or `Failed`.
+
+        Closing the iterator early (`aclose`) aborts the call.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections and memory. Called once, when the process is done with it."""
+        ...

@@ -1,0 +1,1 @@
+"""Sessions: addresses of conversations and their rows (spec 2)."""

@@ -1,0 +1,1 @@
+"""Settings: typed configuration from ``strandline.json`` or an ``openclaw.json`` (spec 2, 3)."""

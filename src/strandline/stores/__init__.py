@@ -1,0 +1,1 @@
+"""Stores: where transcripts and rows are kept. An edge: chosen in `wiring` only."""

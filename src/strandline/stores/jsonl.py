@@ -1,0 +1,224 @@
+"""Transcripts as files: one folder, one ``.jsonl`` file a session.
+
+An append takes the file's own lock, checks that the file ends where the caller last saw
+its end, and writes whole lines; a sync that follows is shared by all who wait for one.
+Nothing is ever cut off: a write that failed half-way leaves a line that reads as damaged
+and is ended before the next. Source: spec 1, Durability, writers, speed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from strandline.errors import (
+    StoreWriteFailed,
+    TranscriptExists,
+    TranscriptMoved,
+    TranscriptNotFound,
+    TranscriptUnreadable,
+)
+from strandline.stores import side_file as side
+from strandline.stores.disk import Disk, DiskFile, RealDisk
+from strandline.stores.group_sync import GroupSync
+from strandline.stores.run_lock import run_lock
+from strandline.transcript.store import SideFile, SideRow, Totals
+
+
+class JsonlLog:
+    """One transcript file. Open for reading until the first append."""
+
+    def __init__(self, disk: Disk, path: Path, file: DiskFile, cache: Path | None) -> None:
+        self._disk = disk
+        self.path = path
+        self._file = file
+        self._cache = cache
+        self._writable = False
+        self._side: side.SqliteSideFile | None = None
+        self._group = GroupSync()
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    # -- reading -------------------------------------------------------------------------
+
+    def end(self) -> int:
+        return self._file.size()
+
+    def read(self, start: int, stop: int) -> bytes:
+        try:
+            return self._file.read_at(start, max(0, stop - start))
+        except OSError as error:
+            raise TranscriptUnreadable(
+                f"cannot read {self.path} ({error.strerror})", remedy="check the disk"
+            ) from error
+
+    # -- writing -------------------------------------------------------------------------
+
+    def append(self, lines: bytes, expected_end: int) -> int:
+        with self._lock:
+            file = self._file_for_writing()
+            file.lock(wait=True)
+            try:
+                end = file.size()
+                if end != expected_end or not self._disk.is_same(file, self.path):
+                    raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
+                torn = end > 0 and file.read_at(end - 1, 1) != b"\n"
+                self._write(file, b"\n" + lines if torn else lines)
+            finally:
+                file.unlock()
+            return end + torn
+
+    def _file_for_writing(self) -> DiskFile:
+        """The file that the path names now, opened for writing."""
+        if self._writable and self._disk.is_same(self._file, self.path):
+            return self._file
+        try:
+            fresh = self._disk.open(self.path, write=True)
+        except FileNotFoundError as error:
+            raise StoreWriteFailed(
+                f"{self.path} is gone", remedy="restore it, or start a new session"
+            ) from error
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"cannot open {self.path} for writing ({error.strerror})",
+                remedy="check its permissions and owner",
+            ) from error
+        self._file.close()
+        self._file, self._writable = fresh, True
+        return fresh
+
+    def _write(self, file: DiskFile, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[file.append(bytes(rest) if len(rest) < len(data) else data) :]
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"{self.path} did not take the whole entry ({error.strerror}); "
+                "what was said before it is safe",
+                remedy="make room on the disk and say it again",
+            ) from error
+        self._group.wrote()
+
+    def sync(self) -> None:
+        try:
+            self._group.sync(self._file.sync)
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"{self.path} was written and could not be synced ({error.strerror})",
+                remedy="check the disk; the last entry may not survive a power cut",
+            ) from error
+
+    def replace(self, image: bytes, expected_end: int, backup_suffix: str) -> None:
+        with self._lock:
+            old = self._file_for_writing()
+            old.lock(wait=True)
+            try:
+                end = old.size()
+                if end != expected_end or not self._disk.is_same(old, self.path):
+                    raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
+                self._swap_in(image, backup_suffix)
+            except OSError as error:
+                raise StoreWriteFailed(
+                    f"{self.path} could not be brought up to date ({error.strerror}); "
+                    "the old file is untouched",
+                    remedy="make room on the disk and try again",
+                ) from error
+            finally:
+                old.unlock()
+            self._file_for_writing()
+
+    def _swap_in(self, image: bytes, backup_suffix: str) -> None:
+        """The old file gets a second name first: at no moment is there only one copy."""
+        fresh_path = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        fresh = self._disk.create(fresh_path)
+        try:
+            self._write(fresh, image)
+            fresh.sync()
+        finally:
+            fresh.close()
+        self._keep_old(backup_suffix)
+        self._disk.replace(fresh_path, self.path)
+
+    def _keep_old(self, suffix: str) -> None:
+        for count in range(1000):
+            backup = self.path.with_name(self.path.name + suffix + (f".{count}" if count else ""))
+            try:
+                self._disk.link(self.path, backup)
+            except FileExistsError:
+                continue
+            return
+
+    # -- the rest of the seam --------------------------------------------------------------
+
+    def run_lock(self, timeout_ms: int, holder: str) -> AbstractContextManager[None]:
+        return run_lock(self._disk, self.path, timeout_ms, holder)
+
+    def side_file(self) -> SideFile | None:
+        if self._cache and self._side is None:
+            self._side = side.load(self._cache, self)
+        return self._side
+
+    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+        if self._cache:
+            side.save(self._cache, self, rows, totals, end)
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+            if self._side is not None:
+                self._side.close()
+                self._side = None
+
+
+class JsonlStore:
+    """Transcripts of one folder; names are file names. `cache` is where side files go."""
+
+    def __init__(
+        self, folder: Path, *, disk: Disk | None = None, cache: Path | None = None
+    ) -> None:
+        self.folder = folder
+        self._disk: Disk = disk or RealDisk()
+        self._cache = cache
+
+    def open(self, name: str) -> JsonlLog:
+        path = self.folder / name
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            raise TranscriptNotFound(
+                f"there is no transcript {path}", remedy="check the path or the session id"
+            ) from None
+        except OSError as error:
+            raise TranscriptUnreadable(
+                f"cannot open {path} ({error.strerror})",
+                remedy="it must be a file that you may read",
+            ) from error
+        return JsonlLog(self._disk, path, file, self._cache)
+
+    def create(self, name: str, first_line: bytes) -> JsonlLog:
+        path = self.folder / name
+        try:
+            file = self._disk.create(path)
+        except FileExistsError:
+            raise TranscriptExists(
+                f"there is a transcript {path} already", remedy="open it"
+            ) from None
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"cannot create {path} ({error.strerror})", remedy="check the folder and the disk"
+            ) from error
+        log = JsonlLog(self._disk, path, file, self._cache)
+        log.append(first_line, 0)
+        log.sync()
+        self._disk.sync_folder(path.parent)
+        return log
+
+    def names(self) -> Sequence[str]:
+        return sorted(self._disk.names(self.folder, ".jsonl"))

@@ -1,0 +1,142 @@
+"""The side file of a transcript: a derived look-up from entry ids to lines, in SQLite.
+
+It lives in the cache folder of the state directory, never beside the transcript, and may
+be deleted at any time. It is trusted only while the transcript still begins and continues
+as it did when the look-up was made. Source: spec 1, Durability, writers, speed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Protocol
+
+from strandline.stores.disk import make_folder
+from strandline.transcript.store import SideRow, Totals, Whereabouts
+
+FORMAT = "1"
+CHECKED_BYTES = 4096
+MOST_VARIABLES = 500
+STALE_BYTES = 1 << 23
+"""A look-up that lacks more than this much of the end is not worth having."""
+
+_SCHEMA = """
+CREATE TABLE entry (
+  id TEXT PRIMARY KEY, offset INTEGER, size INTEGER,
+  model_offset INTEGER, model_size INTEGER, thinking_offset INTEGER, thinking_size INTEGER
+) WITHOUT ROWID;
+CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+"""
+
+
+class _Log(Protocol):
+    @property
+    def name(self) -> str: ...
+    def end(self) -> int: ...
+    def read(self, start: int, stop: int) -> bytes: ...
+
+
+class SqliteSideFile:
+    """An opened look-up. It covers the first `end` bytes of its transcript."""
+
+    def __init__(self, database: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+        self._database = database
+        self._facts = facts
+        self.end = int(facts["end"])
+
+    def find(self, entry_id: str) -> Whereabouts | None:
+        row = self._database.execute("SELECT * FROM entry WHERE id = ?", (entry_id,)).fetchone()
+        return Whereabouts(row[1], row[2], (row[3], row[4]), (row[5], row[6])) if row else None
+
+    def agrees(self, offsets: Mapping[str, int]) -> bool:
+        for ids in _batches(list(offsets), MOST_VARIABLES):
+            marks = ",".join("?" * len(ids))
+            rows = self._database.execute(
+                f"SELECT id, offset FROM entry WHERE id IN ({marks})",  # noqa: S608 (marks only)
+                ids,
+            )
+            if any(offsets[entry_id] != offset for entry_id, offset in rows):
+                return False
+        return True
+
+    def totals(self) -> Totals:
+        facts = self._facts
+        name = json.loads(facts["name"])
+        return Totals(int(facts["entries"]), name, json.loads(facts["labels"]))
+
+    def close(self) -> None:
+        """Give the database back."""
+        self._database.close()
+
+
+def load(cache: Path, log: _Log) -> SqliteSideFile | None:
+    """The look-up of a transcript, if there is one and it still fits."""
+    path = _path(cache, log)
+    if not path.exists():
+        return None
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        facts = dict(database.execute("SELECT name, value FROM fact"))
+        end, size = int(facts["end"]), log.end()
+        fits = facts["format"] == FORMAT and end <= size <= end + STALE_BYTES
+        if fits and facts["check"] == _check(log, end):
+            return SqliteSideFile(database, facts)
+    except (sqlite3.Error, KeyError, ValueError):
+        pass  # a damaged look-up is no look-up
+    database.close()
+    return None
+
+
+def save(cache: Path, log: _Log, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    """Write the look-up of the first `end` bytes. A failure costs speed, nothing else."""
+    path = _path(cache, log)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    facts = {
+        "format": FORMAT,
+        "end": str(end),
+        "check": _check(log, end),
+        "entries": str(totals.entries),
+        "name": json.dumps(totals.name),
+        "labels": json.dumps(dict(totals.labels)),
+    }
+    with suppress(OSError, sqlite3.Error):
+        make_folder(path.parent)
+        os.close(os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+        try:
+            _fill(fresh, rows, facts)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+def _fill(path: Path, rows: Sequence[SideRow], facts: Mapping[str, str]) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.executescript(_SCHEMA)
+        database.execute("BEGIN")
+        flat = ((i, w.offset, w.size, *w.model, *w.thinking) for i, w in sorted(rows))
+        database.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", flat)
+        database.executemany("INSERT INTO fact VALUES (?, ?)", facts.items())
+        database.execute("COMMIT")
+
+
+def _path(cache: Path, log: _Log) -> Path:
+    digest = hashlib.sha256(os.fsencode(Path(log.name).resolve())).hexdigest()[:32]
+    return cache.resolve() / "transcripts" / f"{digest}.sqlite"
+
+
+def _check(log: _Log, end: int) -> str:
+    """What the transcript begins with, and what stands before `end`."""
+    parts = log.read(0, min(CHECKED_BYTES, end)), log.read(max(0, end - CHECKED_BYTES), end)
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()
+
+
+def _batches(ids: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

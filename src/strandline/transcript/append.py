@@ -1,0 +1,84 @@
+"""The only door through which an entry line is written.
+
+`Appender.append` decides where the entry goes (its parent is the append point), gives it
+an identity and a time, writes its line and, where the kind of entry asks for it, waits
+until the line would survive a power cut. Nothing else in the code base writes an entry
+line; tests/test_one_door.py holds that. Source: spec 1, Where the conversation stands;
+Durability, writers, speed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+from strandline.clock import Clock, IdSource, iso_from_ms
+from strandline.errors import TranscriptMoved
+from strandline.transcript.codec import encode_object
+from strandline.transcript.messages import JsonObject
+from strandline.transcript.position import Position
+from strandline.transcript.reading import Reader
+
+Durability = Literal["fsync", "none"]
+ParentOf = Callable[[Position], str | None]
+"""Picks the parent of a new entry from where the conversation stands at that moment."""
+
+SYNCED_TYPES = frozenset(
+    {"message", "custom_message", "compaction", "branch_summary", "leaf", "session"}
+)
+"""What is said, and where the conversation stands, is synced before it is acknowledged;
+settings, labels and plugins' notes are written at once and synced with what follows."""
+
+
+def append_point(position: Position) -> str | None:
+    """The parent of an ordinary entry."""
+    return position.append_parent
+
+
+class Appender:
+    """Appends to the log of a reader, which sees every line that was appended."""
+
+    def __init__(self, reader: Reader, clock: Clock, ids: IdSource, durability: Durability) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._ids = ids
+        self._durable = durability == "fsync"
+        self.lock = threading.RLock()
+
+    def append(self, kind: str, body: JsonObject, parent_of: ParentOf = append_point) -> str:
+        """Append one entry; returns its id once it is acknowledged.
+
+        `body` are the keys of the entry's type. When somebody else appends in between,
+        what they said is read and the parent is decided again. Raises `InvalidEntry`
+        before, `StoreWriteFailed` after trying to write.
+        """
+        with self.lock:
+            entry_id = self._write(kind, body, parent_of)
+        if self._durable and kind in SYNCED_TYPES:
+            self._reader.log.sync()
+        return entry_id
+
+    def _write(self, kind: str, body: JsonObject, parent_of: ParentOf) -> str:
+        reader = self._reader
+        entry_id = self._new_id()
+        entry: dict[str, Any] = {"type": kind, "id": entry_id, "parentId": None}
+        entry["timestamp"] = iso_from_ms(self._clock.now_ms())
+        entry.update(body)
+        while True:
+            entry["parentId"] = parent_of(reader.position())
+            line = encode_object(entry)
+            try:
+                start = reader.log.append(line + b"\n", reader.log_end)
+            except TranscriptMoved:
+                reader.refresh()
+                continue
+            reader.appended(line, start)
+            return entry_id
+
+    def _new_id(self) -> str:
+        """An id that no entry we can see has; beyond that, 32 random bits must do."""
+        while True:
+            entry_id = self._ids.entry_id()
+            if entry_id not in self._reader.tree.nodes:
+                return entry_id

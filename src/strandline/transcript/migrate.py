@@ -1,0 +1,103 @@
+"""Old versions of the format, brought up to date in memory.
+
+Version 1 has no ids: the conversation is a list, and a compaction names what it keeps by
+its place among the readable lines. Version 2 calls the role `custom` `hookMessage`. The
+result is the transcript as version 3 would have written it, line for line, so that all
+else only ever reads version 3. Source: spec 1, Old versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_object, encode_object
+from strandline.transcript.messages import JsonObject
+from strandline.transcript.tree import derived_id
+
+CURRENT_VERSION = 3
+
+
+def version_of(header: JsonObject | None, first_entry: JsonObject | None) -> int:
+    """The version of a transcript, told from its header or, without one, its first entry.
+
+    A header without a usable `version` is of version 1, as is a transcript that lost its
+    header and whose entries have no ids.
+    """
+    if header is not None:
+        version = header.get("version", 1)
+        return version if isinstance(version, int) and not isinstance(version, bool) else 1
+    return 1 if first_entry is not None and "id" not in first_entry else CURRENT_VERSION
+
+
+def migrate(image: bytes, version: int) -> bytes:
+    """A transcript of an old `version` as version 3, line for line.
+
+    Lines that cannot be read stay as they are.
+    """
+    lines = image.split(b"\n")
+    parsed = list(_parsed(lines))
+    if version < 2:
+        _give_ids(parsed)
+    for index, _, data in parsed:
+        if _rename(data) or version < 2:
+            lines[index] = encode_object(data)
+    return b"\n".join(lines)
+
+
+def _rename(data: JsonObject) -> bool:
+    """Bring the header and the old role up to date; True if there was anything to do."""
+    if data.get("type") == "session":
+        data["version"] = CURRENT_VERSION
+        return True
+    message = data.get("message")
+    if not isinstance(message, dict) or message.get("role") != "hookMessage":
+        return False
+    data["message"] = {**message, "role": "custom"}
+    return True
+
+
+def _parsed(lines: list[bytes]) -> Iterator[tuple[int, int, JsonObject]]:
+    """Index, offset and object of every readable line."""
+    offset = 0
+    for index, line in enumerate(lines):
+        with suppress(MalformedLine):
+            yield index, offset, decode_object(line.removeprefix(BOM).strip(PADDING))
+        offset += len(line) + 1
+
+
+def _give_ids(parsed: list[tuple[int, int, JsonObject]]) -> None:
+    """Ids and parents for a list of entries; the ids are the same at every reading."""
+    taken: set[str] = set()
+    parent: str | None = None
+    for _, offset, data in parsed:
+        if data.get("type") == "session":
+            continue
+        entry_id = _free_id(offset, data, taken)
+        taken.add(entry_id)
+        body = {k: v for k, v in data.items() if k not in {"type", "id", "parentId"}}
+        head: dict[str, Any] = {"type": data.get("type"), "id": entry_id, "parentId": parent}
+        data.clear()
+        data.update(head, **body)
+        parent = entry_id
+    for _, _, data in parsed:
+        _name_first_kept(data, parsed)
+
+
+def _free_id(offset: int, data: JsonObject, taken: set[str]) -> str:
+    line = encode_object(data)
+    entry_id = derived_id(offset, line)
+    while entry_id in taken:
+        line += b"+"
+        entry_id = derived_id(offset, line)
+    return entry_id
+
+
+def _name_first_kept(data: JsonObject, parsed: list[tuple[int, int, JsonObject]]) -> None:
+    """`firstKeptEntryIndex` counts readable lines, the header being 0."""
+    place = data.pop("firstKeptEntryIndex", None) if data.get("type") == "compaction" else None
+    if isinstance(place, int) and 0 <= place < len(parsed):
+        kept = parsed[place][2]
+        if kept.get("type") != "session":
+            data["firstKeptEntryId"] = kept["id"]
