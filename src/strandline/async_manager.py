@@ -1,9 +1,9 @@
 """`AsyncSessionManager`: a session for code that must not block its event loop.
 
 Each call runs the method of the same name of a `SessionManager` in a worker thread, so a
-durable append waits for the disk without holding up anybody else; appends that wait at
-the same time share one sync. The order of entries is the order in which calls were
-started on one session.
+durable append waits for the disk without holding up anybody else. Calls on one session
+run one after another, in the order in which they were made; calls on different sessions
+run side by side.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class AsyncSessionManager:
     def __init__(self, session: SessionManager, *, executor: Executor | None = None) -> None:
         self.session = session
         self._executor = executor
+        self._turn = asyncio.Lock()  # first come, first served
 
     @classmethod
     async def open(cls, path: str, *, cache_dir: str | None = None) -> Self:
@@ -47,7 +48,8 @@ class AsyncSessionManager:
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a method of the session in a worker thread and return what it returns."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: method(*args, **kwargs))
+        async with self._turn:
+            return await loop.run_in_executor(self._executor, lambda: method(*args, **kwargs))
 
     async def append_message(self, message: Message) -> str:
         """Append a message; returns its entry's id once it is acknowledged."""

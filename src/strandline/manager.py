@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from strandline.clock import Clock, IdSource, RandomIds, SystemClock, iso_from_ms
+from strandline.clock import Clock, IdSource, RandomIds, SystemClock
 from strandline.errors import EntryNotFound
 from strandline.stores.jsonl import JsonlStore
 from strandline.stores.memory import MemoryStore
 from strandline.transcript.append import Durability
 from strandline.transcript.codec import encode_object
-from strandline.transcript.messages import JsonObject
-from strandline.transcript.migrate import CURRENT_VERSION
+from strandline.transcript.header import new_header
 from strandline.transcript.session import Session
 from strandline.transcript.store import TranscriptLog, TranscriptStore
 
@@ -176,18 +175,6 @@ class SessionManager(Session):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def new_header(session_id: str, clock: Clock, cwd: str, parent: str | None) -> JsonObject:
-    """The first line of a new transcript (spec 1, File)."""
-    header: JsonObject = {
-        "type": "session",
-        "version": CURRENT_VERSION,
-        "id": session_id,
-        "timestamp": iso_from_ms(clock.now_ms()),
-        "cwd": cwd,
-    }
-    return {**header, "parentSession": parent} if parent else header
 
 
 def transcripts_in(folder: str | os.PathLike[str]) -> Sequence[str]:

@@ -8,7 +8,7 @@ A turn; architecture, Seams.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,10 +89,10 @@ ModelEvent = TextDelta | ThinkingDelta | Finished | Failed
 class Model(Protocol):
     """Something that answers."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Any number of deltas, then exactly one `Finished` or `Failed`.
 
-        Closing the iterator early (`aclose`) aborts the call.
+        Closing the generator early (`aclose`) aborts the call.
         """
         ...
 

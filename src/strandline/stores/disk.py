@@ -136,12 +136,21 @@ class RealFile:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing, all 0700."""
+    """Make a folder and those above it that are missing, all 0700 and durable."""
     missing = [path, *path.parents]
     while missing and missing[-1].exists():
         missing.pop()
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class RealDisk:
@@ -188,8 +197,4 @@ class RealDisk:
         path.unlink()
 
     def sync_folder(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(path)

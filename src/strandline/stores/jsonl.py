@@ -220,5 +220,20 @@ class JsonlStore:
         self._disk.sync_folder(path.parent)
         return log
 
+    def archive(self, name: str, suffix: str) -> str | None:
+        """Rename a transcript to ``<name><suffix>``; nothing that was said is removed."""
+        path = self.folder / name
+        archived = path.with_name(name + suffix)
+        try:
+            self._disk.link(path, archived)
+            self._disk.remove(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"cannot archive {path} ({error.strerror})", remedy="check the folder and the disk"
+            ) from error
+        return archived.name
+
     def names(self) -> Sequence[str]:
         return sorted(self._disk.names(self.folder, ".jsonl"))

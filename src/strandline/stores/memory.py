@@ -104,5 +104,12 @@ class MemoryStore:
         log = self._logs[name] = MemoryLog(name, first_line)
         return log
 
+    def archive(self, name: str, suffix: str) -> str | None:
+        """Give a transcript another name."""
+        if name not in self._logs:
+            return None
+        self._logs[name + suffix] = self._logs.pop(name)
+        return name + suffix
+
     def names(self) -> Sequence[str]:
         return sorted(self._logs)

@@ -1,0 +1,134 @@
+"""Appending: durably by one and by many, without durability, and the context after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.histories import user_message, write_history
+from bench.measure import once_s
+from bench.peers import MISSING, pi
+from bench.table import Row, duration, rate
+from strandline import SessionManager
+
+TITLE = "Appending"
+ONE_WRITER_SHARE = 0.8
+MANY_WRITERS_TIMES = 15
+PLAIN_PER_S = 80_000
+REBUILD_MS = 0.5
+WRITERS = 64
+
+
+def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
+    """Every row; `quick` is a tenth of the counts."""
+    scale = 1 if quick else 10
+    yield _one_writer(folder, rounds=scale, batch=40)
+    yield _many_writers(folder, each=4 * scale)
+    yield _plain(folder, count=5_000 * scale)
+    yield _rebuild(folder, entries=10_000 * scale)
+
+
+def _line() -> bytes:
+    """A line as long as those that are appended."""
+    entry = {"type": "message", "id": "00000000", "parentId": "00000000", "timestamp": "0" * 24}
+    return json.dumps({**entry, "message": user_message(1)}, ensure_ascii=False).encode() + b"\n"
+
+
+def _raw_syncs_s(path: Path, count: int) -> float:
+    """The control: seconds for `count` writes, each followed by its sync."""
+    line, file = _line(), os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+
+    def work() -> None:
+        for _ in range(count):
+            os.write(file, line)
+            os.fsync(file)
+
+    try:
+        return once_s(work)
+    finally:
+        os.close(file)
+
+
+def _one_writer(folder: Path, rounds: int, batch: int) -> Row:
+    """Turns about, so that a disk that changes its mind changes it for both."""
+    ours, raw = [], []
+    with SessionManager.create(session_dir=folder) as session:
+        for _ in range(rounds):
+            raw.append(_raw_syncs_s(folder / "raw", batch))
+            ours.append(once_s(lambda: _append(session, batch)))
+    a, b = statistics.median(ours) / batch, statistics.median(raw) / batch
+    return Row(
+        "durable append, one writer",
+        rate(1 / a),
+        f"write + fsync: {rate(1 / b)}",
+        b / a,
+        f"≥ {ONE_WRITER_SHARE}× raw",
+        b / a >= ONE_WRITER_SHARE,
+    )
+
+
+def _append(session: SessionManager, count: int) -> None:
+    for number in range(count):
+        session.append_message(user_message(number))
+
+
+def _many_writers(folder: Path, each: int) -> Row:
+    with SessionManager.create(session_dir=folder) as session:
+        writers = [threading.Thread(target=_append, args=(session, each)) for _ in range(WRITERS)]
+        raw = _raw_syncs_s(folder / "raw", 200) / 200
+        ours = once_s(lambda: _run(writers)) / (each * WRITERS)
+    return Row(
+        f"durable append, {WRITERS} writers at once",
+        rate(1 / ours),
+        f"write + fsync: {rate(1 / raw)}",
+        raw / ours,
+        f"≥ {MANY_WRITERS_TIMES}× raw",
+        raw / ours >= MANY_WRITERS_TIMES,
+    )
+
+
+def _run(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _plain(folder: Path, count: int) -> Row:
+    short = {"role": "user", "content": [{"type": "text", "text": "harbour " * 28}], "timestamp": 1}
+    with SessionManager.create(session_dir=folder, durability="none") as session:
+        ours = count / once_s(lambda: [session.append_message(short) for _ in range(count)])
+    theirs = pi("append", folder / "pi.jsonl", str(count))
+    return Row(
+        "append without durability",
+        rate(ours),
+        f"pi: {rate(theirs)}" if theirs else MISSING,
+        ours / theirs if theirs else None,
+        f"≥ {rate(PLAIN_PER_S)}",
+        ours >= PLAIN_PER_S,
+    )
+
+
+def _rebuild(folder: Path, entries: int) -> Row:
+    size = entries * len(_line())
+    history = write_history(folder / "long.jsonl", size, compacted=False)
+    theirs_ms = pi("rebuild", history.path)
+    times = []
+    with SessionManager.open(history.path, durability="none") as session:
+        session.build_context()
+        for number in range(20):
+            session.append_message(user_message(number))
+            times.append(once_s(lambda: session.build_context().messages))
+    ours = statistics.median(times)
+    return Row(
+        f"the context again after one append, {history.entries:,} entries",
+        duration(ours),
+        f"pi: {duration(theirs_ms / 1000)}" if theirs_ms else MISSING,
+        theirs_ms / 1000 / ours if theirs_ms else None,
+        f"≤ {REBUILD_MS} ms",
+        ours * 1000 <= REBUILD_MS,
+    )

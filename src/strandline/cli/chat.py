@@ -1,0 +1,159 @@
+"""``strandline chat``: a conversation in the terminal, or of each line of a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strandline.cli.output import safe, warn
+from strandline.cli.row_text import row_line
+from strandline.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from strandline.cli.chat_loop import ChatLoop
+    from strandline.runtime.registry import SessionRegistry
+    from strandline.wiring import State
+
+MOST_LISTED = 9
+
+
+class TerminalScreen:
+    """Prints to standard output; what is about the chat itself is dim, errors go to stderr."""
+
+    def __init__(self) -> None:
+        self._in_reply = False
+
+    def reply(self, text: str) -> None:
+        self._in_reply = True
+        click.echo(safe(text), nl=False)
+        sys.stdout.flush()
+
+    def end_reply(self) -> None:
+        if self._in_reply:
+            click.echo()
+            self._in_reply = False
+
+    def line(self, text: str) -> None:
+        click.echo(safe(text))
+
+    def status(self, text: str) -> None:
+        self.end_reply()
+        click.echo(click.style(safe(text), dim=True), err=True)
+
+    def error(self, error: StrandlineError) -> None:
+        self.end_reply()
+        warn(str(error))
+
+
+@click.command()
+@click.option("--agent", "agent_id", default="main", help="The agent to talk to.")
+@click.option("--session-key", help="The conversation to go on with.")
+@click.option("--new", is_flag=True, help="Begin a new conversation without asking.")
+@click.option("--model", "model_ref", help="The model that answers, as provider/model.")
+@click.pass_obj
+def chat(
+    state_dir: Path, agent_id: str, session_key: str | None, *, new: bool, model_ref: str | None
+) -> None:
+    """Talk to an agent. Without a terminal, answer each line of standard input."""
+    from strandline.wiring import open_state  # noqa: PLC0415 - what a chat needs is heavy
+
+    state = open_state(state_dir, os.environ, warn=warn)
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    key = session_key or _choose_key(state, agent_id, new=new, ask=interactive)
+    failed = asyncio.run(_chat(state, agent_id, key, model_ref, interactive=interactive))
+    if failed and not interactive:
+        raise SystemExit(1)
+
+
+async def _chat(
+    state: State, agent_id: str, key: str, model_ref: str | None, *, interactive: bool
+) -> bool:
+    from strandline.cli.chat_commands import run_command  # noqa: PLC0415 - heavy
+    from strandline.cli.chat_loop import ChatLoop  # noqa: PLC0415 - heavy
+
+    conversation = state.conversation(agent_id, key, model_ref, holder="strandline chat")
+    screen = TerminalScreen()
+    loop = ChatLoop(state, agent_id, conversation, screen, run_command)
+    try:
+        if interactive:
+            _greet(loop, screen)
+            await loop.run(_typed_lines())
+        else:
+            await loop.run(_piped_lines())
+    finally:
+        await loop.conversation.close()
+    return loop.failed
+
+
+def _greet(loop: ChatLoop, screen: TerminalScreen) -> None:
+    conversation = loop.conversation
+    count = conversation.session.entry_count
+    screen.status(f"{conversation.agent.info.ref} · {conversation.key} · /help for commands")
+    if count:
+        screen.status(f"going on with {conversation.session_id} ({count} entries)")
+
+
+# -- which conversation ------------------------------------------------------------------
+
+
+def _choose_key(state: State, agent_id: str, *, new: bool, ask: bool) -> str:
+    """The conversation to go on with: asked for where there is a choice and somebody to ask."""
+    registry = state.registry(agent_id)
+    if new:
+        return registry.new_key()
+    main = state.main_key(agent_id)
+    recent = _recent(registry, state.clock.now_ms())
+    if not ask or not recent:
+        return main
+    return _pick(registry, recent)
+
+
+def _recent(registry: SessionRegistry, now_ms: int) -> list[tuple[str, str]]:
+    """The newest conversations: key, and a line about each."""
+    rows = sorted(registry.rows().items(), key=lambda item: -(item[1].updated_at or 0))
+    return [(key, row_line(key, row, now_ms)) for key, row in rows[:MOST_LISTED]]
+
+
+def _pick(registry: SessionRegistry, recent: list[tuple[str, str]]) -> str:
+    for number, (_, line) in enumerate(recent, 1):
+        click.echo(f"{number}  {safe(line)}")
+    click.echo("n  a new conversation")
+    answer = click.prompt("Which one?", default="1", show_default=True).strip().lower()
+    if answer in {"n", "new"}:
+        return registry.new_key()
+    if answer.isdigit() and 1 <= int(answer) <= len(recent):
+        return recent[int(answer) - 1][0]
+    raise click.UsageError(f"{answer!r} is none of them")
+
+
+# -- where lines come from -----------------------------------------------------------------
+
+
+async def _piped_lines() -> AsyncIterator[str]:
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        yield line
+
+
+async def _typed_lines() -> AsyncIterator[str]:
+    """Lines with editing, history and completion; Ctrl-C empties the line, Ctrl-D leaves."""
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 - only with a terminal
+    from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
+
+    from strandline.cli.chat_commands import COMMANDS  # noqa: PLC0415
+
+    names = {command.name: command.purpose for command in COMMANDS}
+    completer = WordCompleter(list(names), meta_dict=names, sentence=True)
+    prompt: PromptSession[str] = PromptSession("> ", completer=completer)
+    while True:
+        try:
+            yield await prompt.prompt_async()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return

@@ -1,0 +1,301 @@
+"""The offline summariser: it says nothing of its own, it chooses what was said.
+
+What must survive is found by rules (`strandline.context.salience`) and comes first; the
+course of the conversation fills what room is left, each message condensed by `lede`. The
+result depends on the request alone. Who said a line stands on it, and only people make
+rules: an order quoted in a tool's output stays a quotation. Source: spec 3, Budget and
+compaction (Summaries).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+
+import lede  # type: ignore[import-untyped]  # it ships no types
+
+from strandline.context.dialogue import calls_of, message_lines, spoken_texts
+from strandline.context.salience import is_question, is_rule, names, sentences
+from strandline.context.sanitize import FAILED_REASONS
+from strandline.context.sections import (
+    COURSE,
+    DONE,
+    FACTS,
+    FILES,
+    OPEN_QUESTIONS,
+    OPEN_REQUEST,
+    RULES,
+    SECTIONS,
+    Sections,
+    parse_sections,
+    render_sections,
+)
+from strandline.context.shorten import shorten_text
+from strandline.context.summarize import SummaryRequest
+from strandline.context.tokens import TokenCounter
+from strandline.transcript.messages import Message
+
+SHARES = {
+    OPEN_REQUEST: 0.35,
+    RULES: 0.3,
+    OPEN_QUESTIONS: 0.1,
+    DONE: 0.2,
+    FACTS: 0.2,
+    COURSE: 1.0,
+}
+"""What each section may take of the room at first; what is left goes to all of them."""
+
+LINE_CHARS = 280
+"""A line is condensed to about this."""
+
+SHORTEST_LINE_CHARS = 60
+
+READ_CHARS = 20_000
+"""As much of one message is read."""
+
+NAMED = 40
+"""As many names and numbers are listed."""
+
+NAMES_A_LINE = 8
+
+NAMES_LINE = "- names and numbers:"
+
+NAMES_FROM_CHARS = 1_000_000
+"""As much of the newest text is searched for names."""
+
+_CJK_STOP = re.compile(r"(?<=[。！？])")  # noqa: RUF001 - full-width marks end sentences
+_DANGLING = re.compile(r"\s+\d+\.$")
+_MARKS = re.compile(r"^(?:\s*(?:[-*>]|#+)\s+)+")
+_UNFINISHED = FAILED_REASONS | {"toolUse"}
+
+
+class ExtractiveSummarizer:
+    """A `Summarizer` that needs no model and no network."""
+
+    name = "extractive"
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    async def summarize(self, request: SummaryRequest) -> str:
+        """The summary, never longer than `request.max_tokens`; never raises."""
+        return extract_summary(request, self._counter)
+
+
+def extract_summary(request: SummaryRequest, counter: TokenCounter) -> str:
+    """The summary of a request, in the fixed sections."""
+    told = _Told(request, counter)
+    sections = _fill(told.lines(), request.max_tokens, counter)
+    text = render_sections(sections)
+    if not any(sections.values()):
+        text = next(told.course(), "(nothing was said in words)")
+    return shorten_text(text, request.max_tokens, counter)
+
+
+def _fill(lines: dict[str, Iterator[str]], max_tokens: int, counter: TokenCounter) -> Sections:
+    """As many lines of each section as there is room for: the newest, in their order."""
+    chosen: Sections = {title: [] for title in SECTIONS}
+    used = dict.fromkeys(SECTIONS, 0)
+    waiting: dict[str, str] = {}
+    seen: set[str] = set()
+    room = max_tokens
+    for round_shares in (SHARES, dict.fromkeys(SECTIONS, 1.0)):
+        for title in SECTIONS:
+            allowed = int(max_tokens * round_shares[title])
+            while (line := waiting.pop(title, None) or next(lines[title], None)) is not None:
+                if line in seen:
+                    continue
+                # A title costs too, when its first line comes.
+                cost = counter.count(line) + 1 + (0 if chosen[title] else counter.count(title) + 4)
+                if cost > min(room, allowed - used[title]):
+                    waiting[title] = line
+                    break
+                seen.add(line)
+                chosen[title].append(line)
+                used[title] += cost
+                room -= cost
+    return {title: kept[::-1] for title, kept in chosen.items()}
+
+
+class _Told:
+    """What a request tells, section by section, the newest line first."""
+
+    def __init__(self, request: SummaryRequest, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._max_tokens = request.max_tokens
+        self._messages = request.messages
+        self._previous = parse_sections(request.previous_summary or "")
+        self._previous.pop(FILES, None)
+        self._hints = [word for word in (request.instructions or "").split() if len(word) > 3]
+
+    def lines(self) -> dict[str, Iterator[str]]:
+        """The lines of each section, made one by one as they are asked for."""
+        makers: dict[str, Callable[[], Iterator[str]]] = {
+            OPEN_REQUEST: self.open_request,
+            RULES: self.rules,
+            OPEN_QUESTIONS: self.open_questions,
+            DONE: self.done,
+            FACTS: self.facts,
+            COURSE: self.course,
+        }
+        return {title: make() for title, make in makers.items()}
+
+    @cached_property
+    def _turns(self) -> list[tuple[int, int | None]]:
+        """Each request and the answer that finished it (None: not finished), as places."""
+        turns: list[tuple[int, int | None]] = []
+        for place, message in enumerate(self._messages):
+            if message.get("role") == "user":
+                turns.append((place, None))
+            elif turns and _is_answer(message):
+                turns[-1] = (turns[-1][0], place)
+        return turns
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether anything was finished in these messages."""
+        return any(_is_answer(message) for message in self._messages)
+
+    def open_request(self) -> Iterator[str]:
+        """The newest request, unless it was answered; else the one from before."""
+        if self._turns and self._turns[-1][1] is None:
+            text = _text(self._messages[self._turns[-1][0]])
+            room = int(self._max_tokens * SHARES[OPEN_REQUEST] * 0.8)
+            if text:
+                yield f"- [user] {' '.join(shorten_text(text, room, self._counter).split())}"
+        elif not self._turns and not self._is_answered:
+            yield from self._kept(OPEN_REQUEST)
+
+    def rules(self) -> Iterator[str]:
+        """What people demanded, forbade or asked to remember."""
+        for message in reversed(self._messages):
+            if message.get("role") == "user":
+                found = [s for s in sentences(_raw_text(message)) if is_rule(s)]
+                yield from (f"- [user] {_cut(s)}" for s in reversed(found))
+        yield from self._kept(RULES)
+
+    def open_questions(self) -> Iterator[str]:
+        """What the newest answer asks, while nobody has replied."""
+        for message in reversed(self._messages):
+            if message.get("role") == "user":
+                return
+            if message.get("role") == "assistant":
+                asked = [s for s in sentences(_raw_text(message)) if is_question(s)]
+                yield from (f"- [assistant] {_cut(s)}" for s in reversed(asked))
+        yield from self._kept(OPEN_QUESTIONS)
+
+    def done(self) -> Iterator[str]:
+        """Each finished request with the end of its answer."""
+        for asked, answered in reversed(self._turns):
+            if answered is None:
+                continue
+            request = self._condensed(_text(self._messages[asked]), LINE_CHARS // 2)
+            answer = self._condensed(_text(self._messages[answered]), LINE_CHARS // 2)
+            if request:
+                yield f"- [user] {request} [assistant] {answer}"
+        if self._turns or self._is_answered:
+            yield from self._kept(OPEN_REQUEST)
+        yield from self._kept(DONE)
+
+    def facts(self) -> Iterator[str]:
+        """Names and numbers, then the sentences that hold them."""
+        listed = self._names()
+        for start in range(0, len(listed), NAMES_A_LINE):
+            yield f"{NAMES_LINE} {', '.join(listed[start : start + NAMES_A_LINE])}"
+        for message in reversed(self._messages):
+            role = message.get("role")
+            if role in {"user", "assistant"}:
+                told = [s for s in sentences(_raw_text(message)) if names(s) and not is_rule(s)]
+                yield from (f"- [{role}] {_cut(s)}" for s in reversed(told))
+        yield from (line for line in self._kept(FACTS) if not line.startswith(NAMES_LINE))
+
+    def _names(self) -> list[str]:
+        """The names most often told, the newest first among equals."""
+        counted: Counter[str] = Counter()
+        for text in self._texts_with_names():
+            counted.update(names(text))
+        for line in self._previous.get(FACTS, []):
+            if line.startswith(NAMES_LINE):
+                counted.update(line.partition(":")[2].split(", "))
+        ranked = sorted(counted, key=lambda name: (-_weight(name), -counted[name]))
+        return [name.strip() for name in islice(ranked, NAMED) if name.strip()]
+
+    def _texts_with_names(self) -> Iterator[str]:
+        left = NAMES_FROM_CHARS
+        for message in reversed(self._messages):
+            if left <= 0:
+                return
+            if message.get("role") in {"user", "assistant"}:
+                text = _raw_text(message)
+                paths = [str(v) for c in calls_of(message) for v in _short_arguments(c)]
+                left -= len(text)
+                yield "\n".join([text, *paths])
+
+    def course(self) -> Iterator[str]:
+        """One line for each message, and what the summary before told besides."""
+        chars = self._course_chars
+        for message in reversed(self._messages):
+            role, text = message.get("role"), _text(message)
+            if role in {"user", "assistant"} and text:
+                yield f"- [{role}] {self._condensed(text, chars)}"
+            elif role != "toolResult" or message.get("isError"):
+                yield from (f"- {_cut(line, chars)}" for line in islice(message_lines(message), 1))
+        yield from self._kept(COURSE)
+        yield from self._kept("")
+
+    @property
+    def _course_chars(self) -> int:
+        """So many that every message of the conversation gets its line, if it can be."""
+        told = sum(message.get("role") in {"user", "assistant"} for message in self._messages)
+        return max(SHORTEST_LINE_CHARS, min(LINE_CHARS, self._max_tokens * 3 // (told + 1)))
+
+    def _condensed(self, text: str, max_chars: int) -> str:
+        """The sentences of a text that say most, on one line."""
+        if len(text) <= max_chars:
+            return text
+        spaced = _CJK_STOP.sub("\n", text)
+        found = lede.summarize(spaced, max_chars, hints=self._hints or None)
+        # A list cut between its items leaves the number of the next one behind.
+        return _cut(_DANGLING.sub("", " ".join(str(found).split())) or text, max_chars)
+
+    def _kept(self, title: str) -> Iterator[str]:
+        """The lines of the summary before, the newest first."""
+        for line in reversed(self._previous.get(title, [])):
+            text = _MARKS.sub("", line).strip()
+            if text:
+                yield f"- {_cut(text)}"
+
+
+def _is_answer(message: Message) -> bool:
+    return (
+        message.get("role") == "assistant"
+        and message.get("stopReason") not in _UNFINISHED
+        and bool(_text(message))
+    )
+
+
+def _raw_text(message: Message) -> str:
+    return "\n".join(spoken_texts(message))[:READ_CHARS]
+
+
+def _text(message: Message) -> str:
+    return " ".join(_raw_text(message).split())
+
+
+def _cut(text: str, max_chars: int = LINE_CHARS) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def _weight(name: str) -> int:
+    """Paths, addresses and identifiers before bare numbers."""
+    return 0 if name.replace(",", "").replace(".", "").isdigit() else 1
+
+
+def _short_arguments(call: dict[str, object]) -> Sequence[object]:
+    arguments = call.get("arguments")
+    if not isinstance(arguments, dict):
+        return ()
+    return [v for v in arguments.values() if isinstance(v, str) and len(v) <= LINE_CHARS]

@@ -1,0 +1,170 @@
+"""Sanitising: from the messages of a path to messages that models take.
+
+After it only the roles user, assistant and toolResult are left, nothing is empty, and
+every text can be sent. A message that was fine is the same object as before, so that its
+bytes are. Transcripts hold anything (spec 1, File): odd content is told in words or left
+out with a decision, and never raises. Source: spec 3, The way of a message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from strandline.context.blocks import (
+    ASSISTANT_BLOCKS,
+    LONE_SURROGATE,
+    SPOKEN_BLOCKS,
+    Notes,
+    blocks_of,
+    clean_blocks,
+    text_block,
+    well_formed,
+    without_item_id,
+)
+from strandline.context.frames import EMPTY, framed
+from strandline.context.restate import tokens_of_form
+from strandline.context.tokens import MessageTokens
+from strandline.context.view import Decision, View, ViewMessage
+from strandline.transcript.context import PathMessage
+from strandline.transcript.messages import Message
+
+NO_OUTPUT = "(no output)"
+"""What stands in for a tool's result that is empty."""
+
+FAILED_REASONS = frozenset({"error", "aborted"})
+"""Stop reasons of an assistant message that was never finished."""
+
+_FAILED = Decision(
+    "left_out", "sanitize", "failed_turn", "the answer failed before anything was said"
+)
+_ONLY_THINKING = Decision(
+    "left_out", "sanitize", "only_thinking", "thinking without an answer is not replayed"
+)
+_NO_CALL_ID = Decision(
+    "left_out", "sanitize", "no_call_id", "a tool result that does not say which call it answers"
+)
+_NOT_A_MESSAGE = Decision("left_out", "sanitize", "not_a_message", "not a JSON object")
+_OLD_THINKING = Decision(
+    "shortened",
+    "sanitize",
+    "thinking_before_summary",
+    "thinking from before the summary is left out: its signature belongs to the old beginning",
+)
+_NO_OUTPUT = Decision(
+    "kept", "sanitize", "empty_result", "an empty tool result gets a word in its place"
+)
+
+
+def sanitize(items: Iterable[PathMessage], tokens: MessageTokens) -> View:
+    """The first view of a path: its messages, oldest first, as models take them.
+
+    What is left out here is not counted: its tokens are 0.
+    """
+    kept: list[ViewMessage] = []
+    left_out: list[ViewMessage] = []
+    summarised_ms: float | None = None  # when the last compaction was, while it matters
+    for entry_id, message in items:
+        if not isinstance(message, dict):
+            left_out.append(ViewMessage(entry_id, {}, 0, (_NOT_A_MESSAGE,)))
+            continue
+        if message.get("role") == "compactionSummary":
+            summarised_ms = moment_ms(message, math.inf)
+        elif summarised_ms is not None and moment_ms(message, -1) > summarised_ms:
+            summarised_ms = None
+        notes: Notes = []
+        outcome = _cleaned(message, notes, bare=summarised_ms is not None)
+        if isinstance(outcome, Decision):
+            left_out.append(ViewMessage(entry_id, message, 0, (*_distinct(notes), outcome)))
+        else:
+            kept.append(_view_message(entry_id, message, outcome, notes, tokens))
+    return View(tuple(kept), tuple(left_out))
+
+
+def moment_ms(message: Message, otherwise: float) -> float:
+    """When the message was said, in Unix ms; `otherwise` where it does not say."""
+    timestamp = message.get("timestamp")
+    if isinstance(timestamp, int | float) and not math.isnan(timestamp):
+        return timestamp
+    return otherwise
+
+
+def _view_message(
+    entry_id: str, message: Message, cleaned: Message, notes: Notes, tokens: MessageTokens
+) -> ViewMessage:
+    if cleaned is message:
+        return ViewMessage(entry_id, message, tokens.of(entry_id, message))
+    decisions = _distinct(notes)
+    counted = tokens_of_form(entry_id, cleaned, decisions, tokens)
+    return ViewMessage(entry_id, cleaned, counted, decisions)
+
+
+def _distinct(notes: Notes) -> tuple[Decision, ...]:
+    return tuple(dict.fromkeys(notes))
+
+
+def _cleaned(message: Message, notes: Notes, *, bare: bool) -> Message | Decision:
+    """The message as models take it, or why it is left out; `bare` = without thinking."""
+    match message.get("role"):
+        case "user":
+            return _user(message, notes)
+        case "assistant":
+            return _assistant(message, notes, bare=bare)
+        case "toolResult":
+            return _tool_result(message, notes)
+        case _:
+            return framed(message, notes)
+
+
+def _user(message: Message, notes: Notes) -> Message | Decision:
+    content = message.get("content")
+    if not isinstance(content, str):
+        cleaned = clean_blocks(blocks_of(content, notes), SPOKEN_BLOCKS, notes)
+        return _with(message, content, cleaned) if cleaned else EMPTY
+    if not content or content.isspace():
+        return EMPTY
+    fixed = well_formed(content)
+    if fixed is not content:
+        notes.append(LONE_SURROGATE)
+    return _with(message, content, fixed)
+
+
+def _assistant(message: Message, notes: Notes, *, bare: bool) -> Message | Decision:
+    content = message.get("content")
+    blocks = blocks_of(content, notes)
+    cleaned = clean_blocks(blocks, ASSISTANT_BLOCKS, notes)
+    if bare and any(block["type"] == "thinking" for block in cleaned):
+        notes.append(_OLD_THINKING)
+        cleaned = [block for block in cleaned if block["type"] != "thinking"]
+    if not cleaned:
+        return _FAILED if message.get("stopReason") in FAILED_REASONS else EMPTY
+    if all(block["type"] == "thinking" for block in cleaned):
+        return _ONLY_THINKING
+    if cleaned is not blocks and _thinking_count(cleaned) < _thinking_count(blocks):
+        cleaned = [without_item_id(block) for block in cleaned]
+    return _with(message, content, cleaned)
+
+
+def _thinking_count(blocks: list[Any]) -> int:
+    return sum(isinstance(b, dict) and b.get("type") == "thinking" for b in blocks)
+
+
+def _tool_result(message: Message, notes: Notes) -> Message | Decision:
+    call_id = message.get("toolCallId")
+    if not (isinstance(call_id, str) and call_id):
+        return _NO_CALL_ID
+    content = message.get("content")
+    cleaned = clean_blocks(blocks_of(content, notes), SPOKEN_BLOCKS, notes)
+    if not cleaned:
+        notes.append(_NO_OUTPUT)
+        cleaned = [text_block(NO_OUTPUT)]
+    fixed_id = well_formed(call_id)
+    if fixed_id is not call_id:
+        notes.append(LONE_SURROGATE)
+        message = {**message, "toolCallId": fixed_id}
+    return _with(message, content, cleaned)
+
+
+def _with(message: Message, old: object, new: object) -> Message:
+    return message if new is old else {**message, "content": new}

@@ -1,0 +1,192 @@
+"""The registry: from a session key to its row and the transcript it writes to now.
+
+A key names a conversation, a session id the transcript that it currently writes to. The
+registry finds or begins both, and notes in the row what a turn did. Rows live in a
+`RowStore`, transcripts in an `ArchivingStore`; nothing here knows where those are.
+Source: spec 2, Session keys; When a key gets a new session id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from strandline.clock import Clock, IdSource, iso_from_ms
+from strandline.errors import SessionNotFound, TranscriptNotFound
+from strandline.runtime.model import ModelInfo
+from strandline.runtime.turn import TurnResult
+from strandline.sessions.keys import SessionKey, explicit_key, file_stem_for, tui_key
+from strandline.sessions.rows import SessionRow, new_row, transcript_name
+from strandline.sessions.store import RowStore
+from strandline.transcript.codec import encode_object
+from strandline.transcript.header import new_header
+from strandline.transcript.session import Session
+from strandline.transcript.store import TranscriptLog, TranscriptStore
+
+
+class ArchivingStore(TranscriptStore, Protocol):
+    """A transcript store that can put a transcript aside."""
+
+    def archive(self, name: str, suffix: str) -> str | None:
+        """Give a transcript the name ``<name><suffix>``; None when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A conversation that is open: its address, its row and its transcript.
+
+    `began` says that the transcript was begun just now.
+    """
+
+    key: str
+    row: SessionRow
+    session: Session
+    began: bool
+
+
+class SessionRegistry:
+    """The conversations of one agent. `cwd` goes into the headers of new transcripts."""
+
+    def __init__(
+        self,
+        agent_id: str,
+        rows: RowStore,
+        transcripts: ArchivingStore,
+        *,
+        cwd: str,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        self.agent_id = agent_id
+        self._rows = rows
+        self._transcripts = transcripts
+        self._cwd = cwd
+        self._clock = clock
+        self._ids = ids
+
+    # -- finding ---------------------------------------------------------------------------
+
+    def rows(self) -> Mapping[str, SessionRow]:
+        """Every row by session key."""
+        return self._rows.list()
+
+    def key_of_session(self, session_id: str) -> str:
+        """The key that writes to a session id now, else the key of an explicit session.
+
+        Raises `InvalidSessionKey` for an id that cannot be an address.
+        """
+        for key, row in self._rows.list().items():
+            if row.session_id == session_id:
+                return key
+        return str(explicit_key(self.agent_id, session_id))
+
+    def find(self, key: str) -> SessionRow:
+        """The row of a key. Raises `SessionNotFound`."""
+        row = self._rows.get(key)
+        if row is None:
+            raise SessionNotFound(
+                f"agent {self.agent_id} has no session {key}",
+                remedy="`strandline sessions` lists them",
+            )
+        return row
+
+    def chosen_model(self, key: str) -> str | None:
+        """The model that a person chose for a key, as provider/model; None without a choice."""
+        row = self._rows.get(key)
+        if row is None or not row.provider_override or not row.model_override:
+            return None
+        return f"{row.provider_override}/{row.model_override}"
+
+    def new_key(self) -> str:
+        """A key of its own for a new conversation in a terminal."""
+        return str(tui_key(self.agent_id, self._ids.session_id()))
+
+    # -- opening ---------------------------------------------------------------------------
+
+    def open(self, key: str) -> OpenSession:
+        """The conversation of a key, begun if the key is new. Raises `InvalidSessionKey`."""
+        parsed = SessionKey.parse(key)
+        row = self._rows.patch(key, lambda row: row or self._fresh_row(parsed))
+        name = transcript_name(row)
+        try:
+            log, began = self._transcripts.open(name), False
+        except TranscriptNotFound:
+            log, began = self._begin(name, row.session_id), True
+        return OpenSession(key, row, self._session(log), began)
+
+    def _fresh_row(self, key: SessionKey) -> SessionRow:
+        session_id = key.id if key.kind == "explicit" else self._ids.session_id()
+        topic = key.thread_id if key.thread_word == "topic" else None
+        file = f"{file_stem_for(session_id, topic)}.jsonl"
+        return new_row(session_id, self._clock.now_ms(), session_file=file)
+
+    def _begin(self, name: str, session_id: str) -> TranscriptLog:
+        header = new_header(session_id, self._clock, self._cwd, None)
+        return self._transcripts.create(name, encode_object(header) + b"\n")
+
+    def _session(self, log: TranscriptLog) -> Session:
+        return Session(log, clock=self._clock, ids=self._ids)
+
+    # -- resetting -------------------------------------------------------------------------
+
+    def reset(self, key: str) -> OpenSession:
+        """Give a key a new session id: what was said stays on disk as an archive.
+
+        The row keeps what a person chose (model, thinking level, labels …) and loses its
+        counters.
+        """
+        SessionKey.parse(key)
+        old = self._rows.get(key)
+        fresh = new_row(self._ids.session_id(), self._clock.now_ms(), previous=old)
+        self._rows.patch(key, lambda _: fresh)
+        if old is not None:
+            stamp = iso_from_ms(self._clock.now_ms()).replace(":", "-")
+            self._transcripts.archive(transcript_name(old), f".reset.{stamp}")
+        return self.open(key)
+
+    # -- noting ----------------------------------------------------------------------------
+
+    def note_turn(self, key: str, info: ModelInfo, result: TurnResult) -> SessionRow:
+        """Note in the row what a turn used. The counters are statistics, never limits."""
+        now_ms = self._clock.now_ms()
+        return self._patch(key, lambda row: _after_turn(row, info, result, now_ms))
+
+    def note_interruption(self, key: str) -> SessionRow:
+        """Note that the last run of a key was stopped before it ended."""
+        now_ms = self._clock.now_ms()
+        return self._patch(
+            key, lambda row: row.with_changes(aborted_last_run=True, updated_at=now_ms)
+        )
+
+    def note_model(self, key: str, info: ModelInfo | None) -> SessionRow:
+        """Note the model that a person chose for a key; None goes back to the agent's."""
+        provider, model = (info.provider, info.id) if info else (None, None)
+        return self._patch(
+            key, lambda row: row.with_changes(provider_override=provider, model_override=model)
+        )
+
+    def _patch(self, key: str, change: Callable[[SessionRow], SessionRow]) -> SessionRow:
+        """Change the row of a key; a row that was removed meanwhile is begun again."""
+        parsed = SessionKey.parse(key)
+        return self._rows.patch(key, lambda row: change(row or self._fresh_row(parsed)))
+
+
+def _after_turn(row: SessionRow, info: ModelInfo, result: TurnResult, now_ms: int) -> SessionRow:
+    usage = result.message.get("usage") or {}
+    cost = (usage.get("cost") or {}).get("total", 0.0)
+    automatic = [c for c in result.compactions if c.trigger != "manual"]
+    return row.with_changes(
+        updated_at=now_ms,
+        last_interaction_at=now_ms,
+        input_tokens=(row.input_tokens or 0) + usage.get("input", 0),
+        output_tokens=(row.output_tokens or 0) + usage.get("output", 0),
+        cache_read=(row.cache_read or 0) + usage.get("cacheRead", 0),
+        cache_write=(row.cache_write or 0) + usage.get("cacheWrite", 0),
+        estimated_cost_usd=(row.estimated_cost_usd or 0.0) + cost,
+        total_tokens=result.context_tokens,
+        context_tokens=info.context_window,
+        compaction_count=(row.compaction_count or 0) + len(automatic),
+        aborted_last_run=False,
+    )
