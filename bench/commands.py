@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.histories import MB, write_history
+from bench.histories import write_history
 from bench.measure import command_s
 from bench.table import Row, duration
 from strandline.clock import SystemClock
@@ -18,6 +18,8 @@ TITLE = "The command line"
 LOCAL_S = 0.2
 SESSIONS_S = 0.15
 ROWS = 50
+SHOWN_ENTRIES = 500
+"""Of the session that is shown: a long working day."""
 STATE_VARIABLE = "STRANDLINE_STATE_DIR"
 
 
@@ -26,11 +28,10 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     runs = 3 if quick else 11
     sessions = folder / "state" / "agents" / "main" / "sessions"
     sessions.mkdir(parents=True)
-    history = write_history(sessions / "bench.jsonl", 10 * MB, compacted=True)
+    history = write_history(sessions / "bench.jsonl", SHOWN_ENTRIES, compacted=True)
     store, now_ms = RowsFile(sessions / "sessions.json"), SystemClock().now_ms()
     for number in range(ROWS):
-        row = new_row(f"session-{number}", now_ms)
-        store.patch(f"agent:main:explicit:session-{number}", lambda _, row=row: row)
+        _add_row(store, f"session-{number}", now_ms)
     python = command_s([sys.executable, "-c", "pass"], runs)
     for words, limit_s in (
         (("--version",), LOCAL_S),
@@ -39,6 +40,10 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
         (("sessions", "--json"), SESSIONS_S),
     ):
         yield _command(words, limit_s, python, runs, folder / "state")
+
+
+def _add_row(store: RowsFile, session_id: str, now_ms: int) -> None:
+    store.patch(f"agent:main:explicit:{session_id}", lambda _: new_row(session_id, now_ms))
 
 
 def _command(words: tuple[str, ...], limit_s: float, python: float, runs: int, state: Path) -> Row:

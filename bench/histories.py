@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.texts import words
+
 MB = 1_000_000
 LIVE_ENTRIES = 100
 """Entries after the first one that a compaction keeps, to the end of the file."""
 
-_WORDS = "harbour signal maple 記録 quartz 港 ledger engine naïve ribbon kernel lantern 🦀".split()
+_FRAME_BYTES = 122
+"""What stands around the message on its line."""
+
+_WORDS = words("harbour signal maple 記録 quartz 港 ledger engine naïve ribbon kernel lantern 🦀")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +34,26 @@ def entry_id(number: int) -> str:
     return f"{number * 2_654_435_761 % 2**32:08x}"
 
 
-def write_history(path: Path, size: int, *, compacted: bool) -> History:
-    """A conversation of about `size` bytes.
+def entries_in(size: int) -> int:
+    """How many entries make about `size` bytes."""
+    sizes = [len(body.encode()) + _FRAME_BYTES for body in _bodies()]
+    return size * len(sizes) // sum(sizes)
 
-    `compacted`: compactions half-way and `LIVE_ENTRIES` before the end.
-    The thinking level, the name and a label are set at the beginning only.
+
+def write_history(path: Path, entries: int, *, compacted: bool) -> History:
+    """A conversation of so many entries.
+
+    `compacted`: compactions half-way and `LIVE_ENTRIES // 2` before the end, each keeping as
+    many again. The thinking level, the name and a label are set at the beginning only.
     """
-    bodies = [json.dumps(body, ensure_ascii=False, separators=(",", ":")) for body in _messages()]
-    total = max(size // (sum(len(body.encode()) + 110 for body in bodies) // len(bodies)), 400)
-    marks = {total // 2, total - LIVE_ENTRIES // 2} if compacted else set()
+    marks = {entries // 2, entries - LIVE_ENTRIES // 2} if compacted else set()
     with path.open("w", encoding="utf-8", newline="\n", buffering=1 << 20) as file:
-        file.writelines(line + "\n" for line in _lines(total, bodies, marks))
-    return History(path, total, entry_id(total // 2 + 8))
+        file.writelines(line + "\n" for line in _lines(entries, _bodies(), marks))
+    return History(path, entries, entry_id(entries // 2 + 8))
+
+
+def _bodies() -> list[str]:
+    return [json.dumps(body, ensure_ascii=False, separators=(",", ":")) for body in _messages()]
 
 
 def _lines(total: int, bodies: list[str], marks: set[int]) -> Iterator[str]:
@@ -71,18 +84,18 @@ def _time(number: int) -> str:
     return f"2025-06-01T{minute // 60 % 24:02d}:{minute % 60:02d}:{second:02d}.000Z"
 
 
-def text(number: int, words: int) -> str:
+def text(number: int, count: int) -> str:
     """Some words, another order for each `number`."""
-    return " ".join(_WORDS[(number * 7 + n * n) % len(_WORDS)] for n in range(words))
+    return " ".join(_WORDS[(number * 7 + n * n) % len(_WORDS)] for n in range(count))
 
 
-def user_message(number: int, words: int = 120) -> dict[str, Any]:
-    content = [{"type": "text", "text": text(number, words)}]
+def user_message(number: int, length: int = 120) -> dict[str, Any]:
+    content = [{"type": "text", "text": text(number, length)}]
     return {"role": "user", "content": content, "timestamp": 1_750_000_000_000 + number}
 
 
-def assistant_message(number: int, words: int = 60, *, calls: bool = False) -> dict[str, Any]:
-    content: list[dict[str, Any]] = [{"type": "text", "text": text(number, words)}]
+def assistant_message(number: int, length: int = 60, *, calls: bool = False) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "text", "text": text(number, length)}]
     if calls:
         arguments = {"path": f"notes/{number}.md", "limit": 200}
         content.append({"type": "toolCall", "id": "c1", "name": "read", "arguments": arguments})
@@ -91,7 +104,9 @@ def assistant_message(number: int, words: int = 60, *, calls: bool = False) -> d
     return {
         "role": "assistant",
         "content": content,
-        **{"api": "openai-completions", "provider": "fake", "model": "small"},
+        "api": "openai-completions",
+        "provider": "fake",
+        "model": "small",
         "usage": {**counts, "cost": costs},
         "stopReason": "toolUse" if calls else "stop",
         "timestamp": 1_750_000_000_000 + number,

@@ -32,6 +32,14 @@ def median_s(work: Callable[[], object], repeats: int) -> float:
     return statistics.median(once_s(work) for _ in range(repeats))
 
 
+def best_s(works: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """The best time of each work, in seconds; they take turns, so that a busy moment of the
+    machine falls on all of them.
+    """
+    times = [[once_s(work) for work in works] for _ in range(rounds)]
+    return [min(of_one) for of_one in zip(*times, strict=True)]
+
+
 def once_s(work: Callable[[], object]) -> float:
     """The time of one run, in seconds."""
     start = time.perf_counter()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from bench.histories import MB, History, write_history
+from bench.histories import MB, History, entries_in, user_message, write_history
 from bench.measure import median_s, once_s, peak_bytes
 from bench.peers import MISSING, is_there, pi
 from bench.table import Row, duration
@@ -29,14 +30,15 @@ def rows(folder: Path, *, quick: bool) -> Iterator[Row]:
     """Every row; `quick` is a tenth of the sizes."""
     scale = MB // 10 if quick else MB
     for size in (10, 100, 1000):
-        history = write_history(folder / f"{size}.jsonl", size * scale, compacted=True)
+        history = write_history(folder / f"{size}.jsonl", entries_in(size * scale), compacted=True)
         yield _compacted(history)
         if size == 1000:
             yield _memory(history)
             yield from _looked_up(history, folder / "cache")
+            yield from _said_one_thing(history, folder / "cache")
             yield _moved_back(history, folder / "cache")
         history.path.unlink()
-    yield _whole(write_history(folder / "whole.jsonl", 100 * scale, compacted=False))
+    yield _whole(write_history(folder / "whole.jsonl", entries_in(100 * scale), compacted=False))
 
 
 def size_of(history: History) -> str:
@@ -62,7 +64,7 @@ def _compacted(history: History) -> Row:
     return Row(
         f"open, compaction near the end, {size_of(history)}",
         duration(ours),
-        f"json of every line: {duration(control)}",
+        f"json of every line: {duration(control)}; {_by_pi(pi('open', history.path))}",
         control / ours,
         f"≤ {OPEN_MS} ms at every size",
         ours * 1000 <= OPEN_MS,
@@ -105,6 +107,20 @@ def _look_up(path: Path, cache: Path | None) -> None:
         assert session.labels()
 
 
+def _said_one_thing(history: History, cache: Path) -> Iterator[Row]:
+    """From the path to one more message in the file: what a command waits for."""
+    control = once_s(lambda: parse(history.path))
+    for name, folder in (("no side file", None), ("side file there", cache)):
+        ours = median_s(partial(_say, history.path, folder), 3)
+        what = f"open, append one message without durability, {name}, {size_of(history)}"
+        yield Row(what, duration(ours), f"json of every line: {duration(control)}", control / ours)
+
+
+def _say(path: Path, cache: Path | None) -> None:
+    with SessionManager.open(path, cache_dir=cache, durability="none") as session:
+        session.append_message(user_message(1))
+
+
 def _moved_back(history: History, cache: Path) -> Row:
     """The leaf in the middle: `cache` holds a side file that ends before the `leaf` line."""
     with SessionManager.open(history.path, cache_dir=cache, durability="none") as session:
@@ -124,15 +140,18 @@ def _moved_back(history: History, cache: Path) -> Row:
 def _whole(history: History) -> Row:
     ours = median_s(lambda: build(history.path), 3)
     theirs_ms = pi("open", history.path)
-    against = f"pi: {duration(theirs_ms / 1000)}" if theirs_ms else MISSING
-    if is_there() and theirs_ms is None:
-        against = "pi: cannot open it"
     ratio = theirs_ms / 1000 / ours if theirs_ms else None
     return Row(
         f"open, no compaction, {size_of(history)}",
         duration(ours),
-        against,
+        _by_pi(theirs_ms),
         ratio,
-        f"≥ {TIMES_PI}× pi",
+        f"≥ {TIMES_PI}x pi",
         None if ratio is None else ratio >= TIMES_PI,
     )
+
+
+def _by_pi(milliseconds: float | None) -> str:
+    if milliseconds is not None:
+        return f"pi: {duration(milliseconds / 1000)}"
+    return "pi: cannot open it" if is_there() else MISSING

@@ -36,16 +36,14 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """The texts under `HEADINGS`."""
-        ratio = "" if self.ratio is None else f"{self.ratio:,.3g}×" if self.ratio < 100 else ""
-        if self.ratio is not None and not ratio:
-            ratio = f"{self.ratio:,.0f}×"
+        ratio = "" if self.ratio is None else rate(self.ratio, "x")
         met = {True: "yes", False: "**no**", None: ""}[self.met]
         return self.what, ratio, self.target, met, self.ours, self.against
 
 
 def duration(seconds: float) -> str:
     """A time for a person: three digits and the unit that fits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
     return f"{seconds * 1e9:.0f} ns"

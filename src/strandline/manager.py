@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +44,7 @@ class SessionManager(Session):
         durability: Durability = "fsync",
     ) -> None:
         self._store = store
+        self._durability = durability
         super().__init__(
             log, clock=clock or SystemClock(), ids=ids or RandomIds(), durability=durability
         )
@@ -68,7 +70,11 @@ class SessionManager(Session):
         place = Path(path)
         store = JsonlStore(place.parent, cache=Path(cache_dir) if cache_dir else None)
         log = store.open(place.name)
-        return cls(log, store, clock=clock, ids=ids, durability=durability)
+        try:
+            return cls(log, store, clock=clock, ids=ids, durability=durability)
+        except BaseException:
+            log.close()
+            raise
 
     @classmethod
     def create(
@@ -146,17 +152,19 @@ class SessionManager(Session):
         image = b"".join(line + b"\n" for line in (encode_object(header), *lines))
         store = JsonlStore(Path(session_dir)) if session_dir else self._store
         log = store.create(f"{session_id}.jsonl", image)
-        fork = type(self)(log, store, clock=self._clock, ids=self._ids)
-        self._label_like_here(fork)
+        fork = type(self)(log, store, clock=self._clock, ids=self._ids, durability=self._durability)
+        self._stand_and_label_like_here(fork, leaf_id or self.leaf_id)
         return fork
 
-    def _label_like_here(self, fork: Session) -> None:
-        """Give copied entries the labels that lines of other branches gave them."""
-        there = fork.labels()
+    def _stand_and_label_like_here(self, fork: Session, leaf_id: str | None) -> None:
+        """Move to where the branch ends; repeat labels that lines of other branches gave."""
+        if leaf_id != fork.leaf_id:
+            with suppress(EntryNotFound):  # an entry without an id is another one in a copy
+                fork.branch(str(leaf_id))
+        here, there = self.labels(), fork.labels()
         for entry_id in fork.path():
-            label = self.label(entry_id)
-            if label != there.get(entry_id):
-                fork.append_label(entry_id, label)
+            if here.get(entry_id) != there.get(entry_id):
+                fork.append_label(entry_id, here.get(entry_id))
 
     # -- being one -------------------------------------------------------------------------
 

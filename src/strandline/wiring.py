@@ -46,6 +46,7 @@ class State:
 
     folder: Path
     settings: Settings
+    settings_path: Path | None
     environ: Mapping[str, str]
     warn: Callable[[str], None]
     clock: Clock
@@ -63,7 +64,13 @@ class State:
     def agent_ids(self) -> list[str]:
         """The agents that have sessions here, and those that the settings name."""
         found = {path.parent.name for path in self.folder.glob("agents/*/sessions")}
-        return sorted(found | set(self.settings.agents.by_id()))
+        return sorted(found | set(self.settings.agents.by_id()) | {"main"})
+
+    def model_ref(self, agent_id: str) -> str:
+        """The model that answers for an agent, as provider/model."""
+        from strandline.models import catalog
+
+        return self.settings.agent(agent_id).model.primary or catalog.LOCAL.ref
 
     def rows(self, agent_id: str, *, read_only: bool = False) -> RowsFile:
         """The rows of an agent."""
@@ -92,12 +99,11 @@ class State:
         from strandline.context.budget import CompactionSettings
         from strandline.context.extractive import ExtractiveSummarizer
         from strandline.context.tokens import MessageTokens
-        from strandline.models import catalog
         from strandline.models.tokenizer import counter
         from strandline.runtime.agent import Agent
 
         own = self.settings.agent(agent_id)
-        info = self.model_info(model_ref or own.model.primary or catalog.LOCAL.ref)
+        info = self.model_info(model_ref or self.model_ref(agent_id))
         counts = counter(self.settings.token_counter)
         return Agent(
             id=agent_id,
@@ -197,7 +203,15 @@ def open_state(
     loaded = load(folder, environ)
     for warning in loaded.warnings:
         warn(warning)
-    return State(folder, loaded.settings, environ, warn, clock or SystemClock(), ids or RandomIds())
+    return State(
+        folder,
+        loaded.settings,
+        loaded.path,
+        environ,
+        warn,
+        clock or SystemClock(),
+        ids or RandomIds(),
+    )
 
 
 def rows_in(

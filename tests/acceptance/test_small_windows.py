@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from strandline.clock import SystemClock
 from strandline.context.extractive import ExtractiveSummarizer
 from strandline.context.tokens import MessageTokens
@@ -16,32 +17,34 @@ from strandline.manager import SessionManager
 from strandline.models.openai_chat import OpenAIChatModel
 from strandline.models.tokenizer import counter
 from strandline.runtime.agent import Agent
+from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.turn import run_turn, user_message
-from strandline.testing.model_server import ScriptedModelServer
-
-WORDS = "lantern harbor quartz maple copper violet signal kernel ledger meadow orbit".split()
-OVERFLOWS = ["openai", "openai-no-counts", "llama.cpp"]
+from strandline.testing import ScriptedModelServer
+from strandline.testing.chat_wire import OverflowStyle
 
 
 def note(number: int, size: int = 24_000) -> str:
-    words = random.Random(number)
+    """About 8,000 tokens: words that no vocabulary knows."""
+    letters = random.Random(number)
     text = f"Turn {number}. My favourite number for turn {number} is {37 * number}. Notes:"
     while len(text) < size:
-        text += " " + words.choice(WORDS)
+        text += " " + "".join(letters.choices("abcdefghijklmnop", k=6))
     return text
 
 
-@pytest.mark.parametrize("overflow", OVERFLOWS)
-@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize(
+    ("factor", "overflow"),
+    [(1.0, "openai"), (1.5, "openai"), (1.5, "openai-no-counts"), (1.5, "llama.cpp")],
+)
 @pytest.mark.parametrize("window", [60_000, 32_000, 16_000, 8_000])
 async def test_every_message_is_answered_and_the_transcript_stays_clean(
-    tmp_path: Path, window: int, factor: float, overflow: str
+    tmp_path: Path, window: int, factor: float, overflow: OverflowStyle
 ) -> None:
     tokens = MessageTokens(counter("tiktoken"))
     with ScriptedModelServer(
         context_window=window,
-        overflow=overflow,  # type: ignore[arg-type]  # the list above holds styles
+        overflow=overflow,
         count=tokens.counter.count,
         token_factor=factor,
     ) as server:
@@ -51,7 +54,7 @@ async def test_every_message_is_answered_and_the_transcript_stays_clean(
         summarizer = ExtractiveSummarizer(tokens.counter)
         agent = Agent("main", model, info, summarizer, tokens, clock)
         session = SessionManager.create(session_dir=tmp_path, cwd="/")
-        compactions = []
+        compactions: list[CompactionReceipt] = []
         for number in range(1, 10):
             message = user_message(note(number), clock.now_ms())
             result = await run_turn(session, agent, message)

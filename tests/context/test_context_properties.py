@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Self
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +23,24 @@ from strandline.transcript.messages import Message
 
 COUNTER = HeuristicCounter()
 
+
+class Repeated(str):  # noqa: SLOT000 - a test value, not kept by the thousand
+    """A long text whose repr is short, so that a failing example can be read."""
+
+    shown: str
+
+    def __new__(cls, unit: str, times: int) -> Self:
+        text = super().__new__(cls, unit * times)
+        text.shown = f"Repeated({unit!r}, {times})"
+        return text
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+LONG = [Repeated("漢字", 300), Repeated("long ", 3_000)]
 TEXT = st.one_of(
-    st.text(max_size=40),
-    st.sampled_from(["", " \n", "half \ud83c", "must not", "漢字" * 300, "long " * 3_000]),
+    st.text(max_size=40), st.sampled_from(["", " \n", "half \ud83c", "must not", *LONG])
 )
 ODD = st.one_of(st.none(), st.integers(), st.booleans(), st.just({"type": 3}), TEXT)
 CALL_ID = st.sampled_from(["a", "b", "c", "", None])
@@ -79,8 +94,35 @@ def path(messages: list[Message]) -> list[PathMessage]:
 
 
 @st.composite
+def turns(draw: st.DrawFn) -> list[Message]:
+    """A turn as agents have them: a request, steps with results, an answer."""
+    request = Repeated("do it ", draw(st.sampled_from([1, 100, 700, 5_000])))
+    said: list[Message] = [{"role": "user", "content": request, "timestamp": 5}]
+    for n in range(draw(st.integers(0, 6))):
+        call = {"type": "toolCall", "id": f"t{n}", "name": "read", "arguments": {"path": f"/{n}"}}
+        output = draw(st.sampled_from(["ok", Repeated("row\n", 300), Repeated("data ", 4_000)]))
+        said += [
+            {"role": "assistant", "content": [call], "stopReason": "toolUse", "timestamp": 6},
+            {
+                "role": "toolResult",
+                "toolCallId": f"t{n}",
+                "toolName": "read",
+                "content": [{"type": "text", "text": output}],
+            },
+        ]
+    answer = {"type": "text", "text": Repeated("done ", draw(st.sampled_from([1, 400])))}
+    if draw(st.booleans()):
+        said.append({"role": "assistant", "content": [answer], "stopReason": "stop"})
+    return said
+
+
+@st.composite
 def paths(draw: st.DrawFn) -> list[PathMessage]:
-    messages = draw(st.lists(MESSAGE, max_size=14))
+    parts = st.one_of(MESSAGE.map(lambda said: [said]), turns())
+    least = draw(st.sampled_from([0, 3, 8]))
+    messages = [
+        said for part in draw(st.lists(parts, min_size=least, max_size=12)) for said in part
+    ]
     if draw(st.booleans()):
         summary = {"role": "compactionSummary", "summary": draw(TEXT), "timestamp": draw(TIME)}
         messages = [summary, *messages]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.context.extractive import ExtractiveSummarizer, extract_summary
+from strandline.context.salience import is_rule, names
 from strandline.context.sections import (
     COURSE,
     DONE,
@@ -122,6 +123,16 @@ def test_the_previous_summary_is_updated_and_not_nested() -> None:
     assert len(third) <= len(second) + 10
 
 
+def test_every_stretch_of_a_long_conversation_is_told() -> None:
+    chatter = [m for n in range(300) for m in (user("and then what"), answer("so it went on"))]
+    for place, fact in ((30, "We met Anna in Oslo"), (590, "Then Piet moved to Ghent")):
+        chatter[place] = user(f"{fact}, if you wonder.")
+    course = "\n".join(summarised(*chatter, max_tokens=800)[COURSE])
+    assert "Anna in Oslo" in course
+    assert "Piet moved to Ghent" in course
+    assert course.index("Anna") < course.index("Piet")
+
+
 def test_a_summary_in_a_models_own_form_is_taken_up() -> None:
     before = "# Checkpoint\n\n## Goal\nShip version 2.1.0 by Friday.\n\n## Notes\n* uses /opt/x"
     told = summarised(user("ok"), answer("ok"), previous_summary=before)
@@ -143,6 +154,44 @@ def test_long_japanese_is_condensed_within_the_bound() -> None:
     long = "これは長い文章です。天気の話をしています。" * 500
     told = summarised(user(long), answer(long), user(long), max_tokens=300)
     assert told[OPEN_REQUEST][0].startswith("- [user] これは")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see src/app/main.py:", ["src/app/main.py"]),
+        ("in /srv/a.b/c, ~/x and ../y", ["/srv/a.b/c", "~/x", "../y"]),
+        ("パスは/srv/appです", ["/srv/app"]),
+        ("https://a.example/x?y=1.", ["https://a.example/x?y=1"]),
+        ("mail ann@b.example", ["ann@b.example"]),
+        (
+            "commit 3f2a9bc0, build v1.2.3, PR #42, JIRA-77",
+            ["3f2a9bc0", "v1.2.3", "#42", "JIRA-77"],
+        ),
+        ("call do_it 12 times at 08:30", ["do_it", "12", "08:30"]),
+        ("nothing to see, a 1 here", []),
+    ],
+)
+def test_names_are_found(text: str, found: list[str]) -> None:
+    assert names(text) == found
+
+
+@pytest.mark.parametrize(
+    ("sentence", "rule"),
+    [
+        ("You must keep it", True),
+        ("Please do not push", True),
+        ("Never use sudo", True),
+        ("Remember: it is Tuesday", True),
+        ("必ずテストしてください", True),
+        ("不要删除", True),
+        ("That must have been hard", False),
+        ("I don't know", False),
+        ("I have never been there", False),
+    ],
+)
+def test_rules_are_told_from_talk(sentence: str, rule: bool) -> None:  # noqa: FBT001 - a table
+    assert is_rule(sentence) is rule
 
 
 @pytest.mark.parametrize("max_tokens", [0, 1, 5, 20, 60])

@@ -113,9 +113,7 @@ def openclaw_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def openclaw(
-    openclaw_dir: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Original]:
+def openclaw(openclaw_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
     """OpenClaw's session manager."""
     node = openclaw_dir / _OPENCLAW_NODE
     script = Path(__file__).with_name("original.mjs")

@@ -19,7 +19,11 @@ Original = Callable[..., dict[str, Any]]
 Steps = Sequence[Sequence[Any]]
 
 USAGE = {
-    **{"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15},
+    "input": 10,
+    "output": 5,
+    "cacheRead": 0,
+    "cacheWrite": 0,
+    "totalTokens": 15,
     "cost": {"input": 0.00001, "output": 1e-7, "cacheRead": 0, "cacheWrite": 0, "total": 0.0000101},
 }
 
@@ -148,7 +152,7 @@ def unusual_text(session: SessionManager) -> None:
     texts = (
         "圧縮 🦀 naïve",
         "half an emoji \ud83d, the other half \ude00",
-        "lines\u2028that\u2029are\x85none, a NUL \x00, a quote \", a backslash \\",
+        'lines\u2028that\u2029are\x85none, a NUL \x00, a quote ", a backslash \\',
         "\ufeff a mark of byte order",
     )
     for text in texts:

@@ -103,9 +103,7 @@ def test_an_old_transcript_that_an_original_brought_up_to_date_reads_the_same(
         assert session.build_context().messages[:-1] == before
 
 
-def test_old_vectors_that_we_brought_up_to_date_read_the_same(
-    pi: Original, tmp_path: Path
-) -> None:
+def test_old_vectors_that_we_brought_up_to_date_read_the_same(pi: Original, tmp_path: Path) -> None:
     """Every transcript of an old version in the vectors, damaged ones included."""
     if not VECTORS.is_dir():
         pytest.skip("the vectors are not beside the repository (../shared/vectors/context)")

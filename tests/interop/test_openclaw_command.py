@@ -45,8 +45,12 @@ class OpenClaw:
     def configure(self, base_url: str) -> None:
         """One model, which is the scripted server."""
         model = {
-            **{"id": "fake-1", "name": "Loopback", "contextWindow": 200_000, "maxTokens": 2000},
-            **{"input": ["text"], "cost": dict.fromkeys(("input", "output"), 1)},
+            "id": "fake-1",
+            "name": "Loopback",
+            "contextWindow": 200_000,
+            "maxTokens": 2000,
+            "input": ["text"],
+            "cost": dict.fromkeys(("input", "output"), 1),
         }
         provider = {"baseUrl": base_url, "apiKey": "sk-none", "api": "openai-completions"}
         config = {
@@ -100,7 +104,9 @@ def assistant(text: str) -> dict[str, Any]:
     return {
         "role": "assistant",
         "content": [{"type": "text", "text": text}],
-        **{"api": "openai-completions", "provider": "fake", "model": "fake-1"},
+        "api": "openai-completions",
+        "provider": "fake",
+        "model": "fake-1",
         "usage": {**usage, "cost": dict.fromkeys((*usage, "total"), 0)},
         "stopReason": "stop",
         "timestamp": SystemClock().now_ms(),

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from strandline.cli.output import print_json, safe, warn
+from strandline.cli.notices import note, warn
+from strandline.cli.output import json_option, print_json
+from strandline.cli.words import safe
 
 if TYPE_CHECKING:
     from strandline.runtime.conversation import Conversation
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--session-id", help="The session instead of its key; a new id begins one.")
 @click.option("--agent", "agent_id", default="main", help="The agent that answers.")
 @click.option("--model", "model_ref", help="The model that answers, as provider/model.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@json_option
 @click.pass_obj
 def agent(
     state_dir: Path,
@@ -75,9 +77,9 @@ def _print(event: TurnEvent) -> None:
         click.echo(safe(event.text), nl=False)
         sys.stdout.flush()
     elif isinstance(event, CompactionReceipt):
-        warn(f"🧹 Compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens")
+        note(f"🧹 Compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens")
     elif isinstance(event, Notice):
-        warn(event.text)
+        note(event.text)
 
 
 def _keep_quiet(event: TurnEvent) -> None:

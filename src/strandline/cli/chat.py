@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.cli.output import safe, warn
+from strandline.cli.notices import note, warn
 from strandline.cli.row_text import row_line
+from strandline.cli.words import safe
 from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class TerminalScreen:
 
     def status(self, text: str) -> None:
         self.end_reply()
-        click.echo(click.style(safe(text), dim=True), err=True)
+        note(text)
 
     def error(self, error: StrandlineError) -> None:
         self.end_reply()

@@ -33,7 +33,9 @@ async def _new(chat: ChatLoop, rest: str) -> None:
 
 async def _reset(chat: ChatLoop, _rest: str) -> None:
     await chat.conversation.reset()
-    chat.say_status(f"new session {chat.conversation.session_id}; the old one is kept as an archive")
+    chat.say_status(
+        f"new session {chat.conversation.session_id}; the old one is kept as an archive"
+    )
 
 
 async def _compact(chat: ChatLoop, rest: str) -> None:
@@ -45,19 +47,16 @@ async def _status(chat: ChatLoop, _rest: str) -> None:
     used, window = await conversation.context_size()
     row = conversation.row
     cost = row.estimated_cost_usd or 0.0
+    used_up = f"{row.input_tokens or 0:,} in · {row.output_tokens or 0:,} out"
     chat.print_table(
         ("session key", conversation.key),
         ("session id", conversation.session_id),
         ("model", conversation.agent.info.ref),
         ("context", f"{used:,} of {window:,} tokens ({used / window:.0%})"),
-        (
-            "tokens",
-            f"{row.input_tokens or 0:,} in · {row.output_tokens or 0:,} out · "
-            f"{row.cache_read or 0:,} cached",
-        ),
+        ("tokens", f"{used_up} · {row.cache_read or 0:,} cached"),
         ("cost", f"${cost:.4f}"),
-        ("🧹 Compactions", str(row.compaction_count or 0)),
     )
+    chat.say(f"🧹 Compactions: {row.compaction_count or 0}")
 
 
 async def _tree(chat: ChatLoop, _rest: str) -> None:

@@ -11,7 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from strandline.cli.tree_text import branch_lines, tree_lines
+from strandline.cli.branch_text import branch_lines, tree_lines
 from strandline.errors import StrandlineError
 from strandline.runtime.conversation import Conversation
 from strandline.runtime.events import (
@@ -143,6 +143,10 @@ class ChatLoop:
     def models(self) -> str:
         """The models that can be used, in a line."""
         return ", ".join(self._state.model_refs())
+
+    def say(self, text: str) -> None:
+        """A line that was asked for."""
+        self._screen.line(text)
 
     def say_status(self, text: str) -> None:
         """Tell something about the chat."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from strandline.cli.words import one_line, padded, width
 from strandline.sessions.rows import SessionRow
 
 
@@ -38,3 +41,12 @@ def model_text(row: SessionRow) -> str:
 def row_line(key: str, row: SessionRow, now_ms: int) -> str:
     """One row on one line."""
     return f"{key}  {ago(row.updated_at, now_ms)}  {model_text(row)}  {context_text(row)}"
+
+
+def columns_of(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of cells in columns as wide as their widest cell, safe to print."""
+    cells = [[one_line(cell) for cell in line] for line in lines]
+    widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
+    for line in cells:
+        filled = (padded(cell, size) for cell, size in zip(line, widths, strict=True))
+        yield "  ".join(filled).rstrip()

@@ -1,4 +1,4 @@
-"""``strandline sessions``: the conversations of an agent, and ``strandline status``."""
+"""``strandline sessions``: the conversations of an agent, the newest first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from strandline.cli.output import print_json, print_table, warn
-from strandline.cli.row_text import ago, context_text, model_text
+from strandline.cli.notices import warn
+from strandline.cli.output import json_option, print_json, print_lines
+from strandline.cli.row_text import ago, columns_of, context_text, model_text
 from strandline.clock import SystemClock
 from strandline.sessions.rows import SessionRow
 from strandline.wiring import rows_in
@@ -17,7 +18,7 @@ DEFAULT_LIMIT = 100
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--active", type=click.IntRange(min=1), help="Only those of the last MINUTES.")
 @click.option("--limit", default=str(DEFAULT_LIMIT), help="At most so many, or all.")
 @click.option("--agent", "agent_id", default="main", help="The agent whose sessions to list.")
@@ -79,19 +80,19 @@ def _print(shown: list[tuple[str, SessionRow]], total: int, now_ms: int) -> None
     if not shown:
         click.echo("no sessions here yet: `strandline chat` begins one")
         return
-    print_table(
-        ("key", "session id", "last", "model", "context", "compactions"),
-        [
-            (
-                key,
-                row.session_id,
-                ago(row.updated_at, now_ms),
-                model_text(row),
-                context_text(row),
-                str(row.compaction_count or 0),
-            )
-            for key, row in shown
-        ],
-    )
+    titles = ("key", "session id", "last", "model", "context", "compactions")
+    lines = [titles, *(_cells(key, row, now_ms) for key, row in shown)]
+    print_lines(columns_of(lines))
     if len(shown) < total:
         click.echo(f"{total - len(shown)} more: --limit all")
+
+
+def _cells(key: str, row: SessionRow, now_ms: int) -> tuple[str, ...]:
+    return (
+        key,
+        row.session_id,
+        ago(row.updated_at, now_ms),
+        model_text(row),
+        context_text(row),
+        str(row.compaction_count or 0),
+    )

@@ -18,7 +18,7 @@ from itertools import islice
 import lede  # type: ignore[import-untyped]  # it ships no types
 
 from strandline.context.dialogue import calls_of, message_lines, spoken_texts
-from strandline.context.salience import is_question, is_rule, names, sentences
+from strandline.context.salience import is_question, is_rule, names, sentences, weight
 from strandline.context.sanitize import FAILED_REASONS
 from strandline.context.sections import (
     COURSE,
@@ -51,7 +51,13 @@ SHARES = {
 LINE_CHARS = 280
 """A line is condensed to about this."""
 
-SHORTEST_LINE_CHARS = 60
+SHORTEST_LINE_CHARS = 90
+
+SENTENCES_FROM_CHARS = 160
+"""In less room than this the weightiest sentence says more than a choice of several."""
+
+COURSE_LINE_TOKENS = 30
+"""What a line of the course takes, about."""
 
 READ_CHARS = 20_000
 """As much of one message is read."""
@@ -67,7 +73,7 @@ NAMES_FROM_CHARS = 1_000_000
 """As much of the newest text is searched for names."""
 
 _CJK_STOP = re.compile(r"(?<=[。！？])")  # noqa: RUF001 - full-width marks end sentences
-_DANGLING = re.compile(r"\s+\d+\.$")
+_DANGLING = re.compile(r" \d+\.$")
 _MARKS = re.compile(r"^(?:\s*(?:[-*>]|#+)\s+)+")
 _UNFINISHED = FAILED_REASONS | {"toolUse"}
 
@@ -220,7 +226,7 @@ class _Told:
         for line in self._previous.get(FACTS, []):
             if line.startswith(NAMES_LINE):
                 counted.update(line.partition(":")[2].split(", "))
-        ranked = sorted(counted, key=lambda name: (-_weight(name), -counted[name]))
+        ranked = sorted(counted, key=lambda name: (-_is_word(name), -counted[name]))
         return [name.strip() for name in islice(ranked, NAMED) if name.strip()]
 
     def _texts_with_names(self) -> Iterator[str]:
@@ -235,22 +241,29 @@ class _Told:
                 yield "\n".join([text, *paths])
 
     def course(self) -> Iterator[str]:
-        """One line for each message, and what the summary before told besides."""
-        chars = self._course_chars
-        for message in reversed(self._messages):
-            role, text = message.get("role"), _text(message)
-            if role in {"user", "assistant"} and text:
-                yield f"- [{role}] {self._condensed(text, chars)}"
-            elif role != "toolResult" or message.get("isError"):
-                yield from (f"- {_cut(line, chars)}" for line in islice(message_lines(message), 1))
+        """What was said, evenly from beginning to end, and what was told of it before.
+
+        Where not every message can have a line, the weightiest of each stretch has one:
+        the newest messages need no preference, they are kept beside the summary.
+        """
+        told = [message for message in self._messages if _is_told(message)]
+        share = self._max_tokens * (3 if self._previous.get(COURSE) else 5) // 10
+        count = max(1, min(len(told), share // COURSE_LINE_TOKENS))
+        chars = max(SHORTEST_LINE_CHARS, min(LINE_CHARS, share * 3 // count))
+        for end in range(count, 0, -1):
+            stretch = told[(end - 1) * len(told) // count : end * len(told) // count]
+            if stretch:
+                yield self._course_line(max(stretch, key=_weight_of), chars)
         yield from self._kept(COURSE)
         yield from self._kept("")
 
-    @property
-    def _course_chars(self) -> int:
-        """So many that every message of the conversation gets its line, if it can be."""
-        told = sum(message.get("role") in {"user", "assistant"} for message in self._messages)
-        return max(SHORTEST_LINE_CHARS, min(LINE_CHARS, self._max_tokens * 3 // (told + 1)))
+    def _course_line(self, message: Message, chars: int) -> str:
+        role, text = message.get("role"), _text(message)
+        if role in {"user", "assistant"} and text:
+            if chars < SENTENCES_FROM_CHARS < len(text):
+                return f"- [{role}] {_cut(max(sentences(_raw_text(message)), key=weight), chars)}"
+            return f"- [{role}] {self._condensed(text, chars)}"
+        return f"- {_cut(next(message_lines(message), ''), chars)}"
 
     def _condensed(self, text: str, max_chars: int) -> str:
         """The sentences of a text that say most, on one line."""
@@ -267,6 +280,17 @@ class _Told:
             text = _MARKS.sub("", line).strip()
             if text:
                 yield f"- {_cut(text)}"
+
+
+def _is_told(message: Message) -> bool:
+    """Whether a message has a place in the course: not what a tool gave back as hoped."""
+    if message.get("role") == "toolResult" and not message.get("isError"):
+        return False
+    return next(message_lines(message), None) is not None
+
+
+def _weight_of(message: Message) -> int:
+    return weight(_raw_text(message))
 
 
 def _is_answer(message: Message) -> bool:
@@ -289,9 +313,9 @@ def _cut(text: str, max_chars: int = LINE_CHARS) -> str:
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-def _weight(name: str) -> int:
-    """Paths, addresses and identifiers before bare numbers."""
-    return 0 if name.replace(",", "").replace(".", "").isdigit() else 1
+def _is_word(name: str) -> bool:
+    """Whether a name is more than a bare number."""
+    return not name.replace(",", "").replace(".", "").isdigit()
 
 
 def _short_arguments(call: dict[str, object]) -> Sequence[object]:

@@ -14,7 +14,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|[\r\n\u2028\u2029]+"
 
 _RULE = re.compile(
     r"""
-    \b(?:must|mustn't|shall\ not|should\ not|shouldn't|not\ allowed|forbidden|required
+    \b(?:must(?!\ have\b|'ve)|shall\ not|should\ not|shouldn't|not\ allowed|forbidden|required
       |make\ sure|keep\ in\ mind|under\ no\ circumstances|at\ all\ times)\b
     | (?:^|[-,;:*>]\s*|\bplease\s+|\band\s+|\bbut\s+)(?:do\ not|don't|never|always|remember|avoid
       |only|important|note)\b
@@ -35,8 +35,8 @@ _NAME = re.compile(
     https?://[^\s<>"'`)\]}]+
     | [A-Za-z]:\\[^\s"'<>|]+
     | (?<![\w/.~-])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*
-    | [\w.+-]+@[\w-]+\.[\w.-]*\w
-    | (?<![\w/-])[\w-]+(?:/[\w.-]+)*\.(?:c|cc|cfg|cpp|css|csv|go|h|html|java|js|json|jsonl|log|md
+    | (?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w
+    | (?<![\w/.-])[\w-]+(?:/[\w.-]+)*\.(?:c|cc|cfg|cpp|css|csv|go|h|html|java|js|json|jsonl|log|md
         |png|py|rb|rs|sh|sql|sqlite|toml|ts|tsx|txt|xml|ya?ml)\b
     | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b
     | \b(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{7,40}\b
@@ -48,6 +48,9 @@ _NAME = re.compile(
     """,
     re.ASCII | re.VERBOSE,
 )
+
+
+_PROPER = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+")
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -66,6 +69,11 @@ def is_rule(sentence: str) -> bool:
 def is_question(sentence: str) -> bool:
     """Whether it asks something."""
     return _QUESTION.search(sentence) is not None
+
+
+def weight(text: str) -> int:
+    """How much there is in a text to remember: its names, numbers and capitalised words."""
+    return 2 * (len(names(text)) + len(_PROPER.findall(text))) + min(len(text), 300) // 30
 
 
 def names(text: str) -> list[str]:

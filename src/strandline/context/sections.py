@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from strandline.context.blocks import well_formed
+
 OPEN_REQUEST = "Open request"
 RULES = "Rules and constraints"
 OPEN_QUESTIONS = "Open questions"
@@ -28,11 +30,12 @@ def parse_sections(text: str) -> Sections:
     """Title -> lines, in the order of the text.
 
     Only the titles above begin a section; all other lines belong to the one that they
-    stand in, or to ``""`` before the first.
+    stand in, or to ``""`` before the first. Lone surrogates are replaced: an old summary
+    may hold some, and what is made of it is sent to a model.
     """
     sections: Sections = {}
     title = ""
-    for line in text.split("\n"):
+    for line in well_formed(text).split("\n"):
         known = _BY_NAME.get(line.strip("#: ").casefold()) if line.startswith("#") else None
         if known is not None:
             title = known

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from pathlib import Path
 from typing import Protocol
 
@@ -87,18 +88,21 @@ class Disk(Protocol):
 
 
 class RealFile:
-    """An open file descriptor."""
+    """An open file descriptor of a regular file; `identity` is its device and inode."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._fd = descriptor
+        status = os.fstat(descriptor)
+        self.identity = status.st_dev, status.st_ino
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+    def __del__(self) -> None:
+        self.close()
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
-
-    def identity(self) -> tuple[int, int]:
-        """Device and inode."""
-        status = os.fstat(self._fd)
-        return status.st_dev, status.st_ino
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -137,12 +141,14 @@ class RealFile:
 
 def make_folder(path: Path) -> None:
     """Make a folder and those above it that are missing, all 0700 and durable."""
-    missing = [path, *path.parents]
-    while missing and missing[-1].exists():
-        missing.pop()
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(path)) from error
+    _sync_folder(path.parent)
 
 
 def _sync_folder(path: Path) -> None:
@@ -161,22 +167,22 @@ class RealDisk:
         if create:
             make_folder(path.parent)
             flags |= os.O_CREAT
-        return RealFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        return RealFile(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600), path)
 
     def create(self, path: Path) -> RealFile:
         make_folder(path.parent)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return RealFile(os.open(path, flags, 0o600))
+        return RealFile(os.open(path, flags, 0o600), path)
 
     def exists(self, path: Path) -> bool:
         return path.exists()
 
     def is_same(self, file: DiskFile, path: Path) -> bool:
         try:
-            there = path.stat()
+            there = os.stat(path)  # noqa: PTH116 - three times as fast, and every append asks
         except OSError:
             return False
-        return isinstance(file, RealFile) and file.identity() == (there.st_dev, there.st_ino)
+        return isinstance(file, RealFile) and file.identity == (there.st_dev, there.st_ino)
 
     def names(self, folder: Path, suffix: str) -> list[str]:
         try:

@@ -2,54 +2,55 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
 
 class GroupSync:
-    """Makes sure that everything written before a call is synced when the call returns.
+    """Syncs one open file, for all who wait at the same time.
 
     Whoever finds no sync under way does one, for all that was written by then; the
-    others wait for it and return when it covered them. A failed sync is everybody's
-    failure who waited for it: after one, the kernel may have dropped the bytes.
+    others wait, and return when a sync covered their bytes. Bytes whose sync failed are
+    never called synced, whatever a later sync says: the kernel may have dropped them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sync_file: Callable[[], None]) -> None:
+        self._sync_file = sync_file
         self._changed = threading.Condition()
         self._written = 0
         self._synced = 0
-        self._failed = 0
-        self._error: OSError | None = None
+        self._lost: list[tuple[int, int, OSError]] = []
         self._busy = False
 
-    def wrote(self) -> None:
-        """Something was written that a later `sync` must cover."""
-        with self._changed:
-            self._written += 1
+    def wrote(self, end: int) -> None:
+        """The file was written up to `end`, which a later `sync` must cover. One at a time."""
+        self._written = end
 
-    def sync(self, sync_file: Callable[[], None]) -> None:
-        """Return when all that was written before this call is synced. Raises `OSError`."""
+    def sync(self, start: int) -> None:
+        """Return when the bytes written at `start` are synced. Raises `OSError`."""
         with self._changed:
-            mine = self._written
-            while self._busy and self._synced < mine:
+            while self._busy and self._synced <= start:
                 self._changed.wait()
-            if self._synced >= mine:
-                self._raise_if_failed(mine)
+            if self._synced > start:
+                self._refuse_lost(start)
                 return
-            self._busy, covers = True, self._written
-        error: OSError | None = None
+            self._busy, low, high = True, self._synced, max(self._written, start + 1)
+        failure: OSError | None = OSError(errno.EINTR, "the sync was broken off")
         try:
-            sync_file()
-        except OSError as caught:
-            error = caught
-        with self._changed:
-            self._busy, self._synced = False, covers
-            if error is not None:
-                self._failed, self._error = covers, error
-            self._changed.notify_all()
-        if error is not None:
-            raise error
+            self._sync_file()
+            failure = None
+        except OSError as error:
+            failure = error
+            raise
+        finally:
+            with self._changed:
+                self._busy, self._synced = False, high
+                if failure is not None:
+                    self._lost.append((low, high, failure))
+                self._changed.notify_all()
 
-    def _raise_if_failed(self, mine: int) -> None:
-        if self._error is not None and mine <= self._failed and self._failed == self._synced:
-            raise self._error
+    def _refuse_lost(self, start: int) -> None:
+        for low, high, failure in self._lost:
+            if low <= start < high:
+                raise failure

@@ -8,10 +8,10 @@ and is ended before the next. Source: spec 1, Durability, writers, speed.
 
 from __future__ import annotations
 
-import os
+import itertools
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from strandline.errors import (
@@ -31,15 +31,26 @@ from strandline.transcript.store import SideFile, SideRow, Totals
 class JsonlLog:
     """One transcript file. Open for reading until the first append."""
 
-    def __init__(self, disk: Disk, path: Path, file: DiskFile, cache: Path | None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        file: DiskFile,
+        cache: Path | None,
+        *,
+        writable: bool = False,
+    ) -> None:
         self._disk = disk
         self.path = path
-        self._file = file
         self._cache = cache
-        self._writable = False
         self._side: side.SqliteSideFile | None = None
-        self._group = GroupSync()
         self._lock = threading.Lock()
+        self._closed = False
+        self._use(file, writable=writable)
+
+    def _use(self, file: DiskFile, *, writable: bool) -> None:
+        self._file, self._writable = file, writable
+        self._group = GroupSync(file.sync)
 
     @property
     def name(self) -> str:
@@ -48,38 +59,62 @@ class JsonlLog:
     # -- reading -------------------------------------------------------------------------
 
     def end(self) -> int:
-        return self._file.size()
+        """As in the seam. A file that took the place of ours is our file from here on."""
+        try:
+            if not self._disk.is_same(self._file, self.path) and not self._closed:
+                with suppress(FileNotFoundError):
+                    self._reopen(write=False)
+            return self._file.size()
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def read(self, start: int, stop: int) -> bytes:
         try:
             return self._file.read_at(start, max(0, stop - start))
         except OSError as error:
-            raise TranscriptUnreadable(
-                f"cannot read {self.path} ({error.strerror})", remedy="check the disk"
-            ) from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> TranscriptUnreadable:
+        return TranscriptUnreadable(
+            f"cannot read {self.path} ({error.strerror})", remedy="check the disk"
+        )
+
+    def _reopen(self, *, write: bool) -> DiskFile:
+        """The file that the path names now, in the place of the one that was open."""
+        fresh = self._disk.open(self.path, write=write)
+        self._file.close()
+        self._use(fresh, writable=write)
+        return fresh
 
     # -- writing -------------------------------------------------------------------------
 
     def append(self, lines: bytes, expected_end: int) -> int:
         with self._lock:
-            file = self._file_for_writing()
-            file.lock(wait=True)
+            file = self._locked_at(expected_end)
             try:
-                end = file.size()
-                if end != expected_end or not self._disk.is_same(file, self.path):
-                    raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
-                torn = end > 0 and file.read_at(end - 1, 1) != b"\n"
-                self._write(file, b"\n" + lines if torn else lines)
+                torn = expected_end > 0 and file.read_at(expected_end - 1, 1) != b"\n"
+                data = b"\n" + lines if torn else lines
+                self._write(file, data)
+                self._group.wrote(expected_end + len(data))
+            except OSError as error:
+                raise StoreWriteFailed(
+                    f"{self.path} did not take the whole entry ({error.strerror}); "
+                    "what was said before it is safe",
+                    remedy="make room on the disk and say it again",
+                ) from error
             finally:
                 file.unlock()
-            return end + torn
+            return expected_end + torn
 
-    def _file_for_writing(self) -> DiskFile:
-        """The file that the path names now, opened for writing."""
-        if self._writable and self._disk.is_same(self._file, self.path):
-            return self._file
+    def _locked_at(self, expected_end: int) -> DiskFile:
+        """The file, locked for writing. Raises `TranscriptMoved` if it ends elsewhere."""
         try:
-            fresh = self._disk.open(self.path, write=True)
+            file = self._file_for_writing()
+            file.lock(wait=True)
+            end = file.size()
+            if end == expected_end and self._disk.is_same(file, self.path):
+                return file
+            file.unlock()
         except FileNotFoundError as error:
             raise StoreWriteFailed(
                 f"{self.path} is gone", remedy="restore it, or start a new session"
@@ -89,26 +124,23 @@ class JsonlLog:
                 f"cannot open {self.path} for writing ({error.strerror})",
                 remedy="check its permissions and owner",
             ) from error
-        self._file.close()
-        self._file, self._writable = fresh, True
-        return fresh
+        raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
+
+    def _file_for_writing(self) -> DiskFile:
+        if self._closed:
+            raise StoreWriteFailed(f"{self.path} was closed", remedy="open it again")
+        if self._writable and self._disk.is_same(self._file, self.path):
+            return self._file
+        return self._reopen(write=True)
 
     def _write(self, file: DiskFile, data: bytes) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[file.append(bytes(rest) if len(rest) < len(data) else data) :]
-        except OSError as error:
-            raise StoreWriteFailed(
-                f"{self.path} did not take the whole entry ({error.strerror}); "
-                "what was said before it is safe",
-                remedy="make room on the disk and say it again",
-            ) from error
-        self._group.wrote()
+        written = file.append(data)
+        while written < len(data):
+            written += file.append(data[written:])
 
-    def sync(self) -> None:
+    def sync(self, start: int) -> None:
         try:
-            self._group.sync(self._file.sync)
+            self._group.sync(start)
         except OSError as error:
             raise StoreWriteFailed(
                 f"{self.path} was written and could not be synced ({error.strerror})",
@@ -117,42 +149,43 @@ class JsonlLog:
 
     def replace(self, image: bytes, expected_end: int, backup_suffix: str) -> None:
         with self._lock:
-            old = self._file_for_writing()
-            old.lock(wait=True)
+            old = self._locked_at(expected_end)
             try:
-                end = old.size()
-                if end != expected_end or not self._disk.is_same(old, self.path):
-                    raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
-                self._swap_in(image, backup_suffix)
+                self._swap_in(old, image, backup_suffix)
             except OSError as error:
                 raise StoreWriteFailed(
-                    f"{self.path} could not be brought up to date ({error.strerror}); "
-                    "the old file is untouched",
-                    remedy="make room on the disk and try again",
+                    f"{self.path} could not be brought up to date ({error.strerror})",
+                    remedy="make room on the disk and try again; nothing is lost",
                 ) from error
             finally:
                 old.unlock()
-            self._file_for_writing()
 
-    def _swap_in(self, image: bytes, backup_suffix: str) -> None:
+    def _swap_in(self, old: DiskFile, image: bytes, backup_suffix: str) -> None:
         """The old file gets a second name first: at no moment is there only one copy."""
-        fresh_path = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        fresh_path = self.path.with_name(self.path.name + ".new")
+        with suppress(FileNotFoundError):  # left by a crash: we hold the lock, it is nobody's
+            self._disk.remove(fresh_path)
         fresh = self._disk.create(fresh_path)
         try:
             self._write(fresh, image)
             fresh.sync()
+            self._keep(old, backup_suffix)
+            self._disk.replace(fresh_path, self.path)
+        except OSError:
+            with suppress(OSError):
+                self._disk.remove(fresh_path)
+            raise
         finally:
             fresh.close()
-        self._keep_old(backup_suffix)
-        self._disk.replace(fresh_path, self.path)
 
-    def _keep_old(self, suffix: str) -> None:
-        for count in range(1000):
+    def _keep(self, old: DiskFile, suffix: str) -> None:
+        for count in itertools.count():
             backup = self.path.with_name(self.path.name + suffix + (f".{count}" if count else ""))
             try:
                 self._disk.link(self.path, backup)
             except FileExistsError:
-                continue
+                if not self._disk.is_same(old, backup):
+                    continue
             return
 
     # -- the rest of the seam --------------------------------------------------------------
@@ -171,7 +204,9 @@ class JsonlLog:
 
     def close(self) -> None:
         with self._lock:
-            self._file.close()
+            if not self._closed:
+                self._file.close()
+            self._closed = True
             if self._side is not None:
                 self._side.close()
                 self._side = None
@@ -183,7 +218,7 @@ class JsonlStore:
     def __init__(
         self, folder: Path, *, disk: Disk | None = None, cache: Path | None = None
     ) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
         self._disk: Disk = disk or RealDisk()
         self._cache = cache
 
@@ -211,13 +246,17 @@ class JsonlStore:
                 f"there is a transcript {path} already", remedy="open it"
             ) from None
         except OSError as error:
-            raise StoreWriteFailed(
-                f"cannot create {path} ({error.strerror})", remedy="check the folder and the disk"
-            ) from error
-        log = JsonlLog(self._disk, path, file, self._cache)
-        log.append(first_line, 0)
-        log.sync()
-        self._disk.sync_folder(path.parent)
+            raise _cannot_create(path, error) from error
+        log = JsonlLog(self._disk, path, file, self._cache, writable=True)
+        try:
+            log.append(first_line, 0)
+            log.sync(0)
+            self._disk.sync_folder(path.parent)
+        except (OSError, StoreWriteFailed) as error:
+            log.close()
+            with suppress(OSError):
+                self._disk.remove(path)
+            raise _cannot_create(path, error) from error
         return log
 
     def archive(self, name: str, suffix: str) -> str | None:
@@ -237,3 +276,8 @@ class JsonlStore:
 
     def names(self) -> Sequence[str]:
         return sorted(self._disk.names(self.folder, ".jsonl"))
+
+
+def _cannot_create(path: Path, error: Exception) -> StoreWriteFailed:
+    why = error.strerror if isinstance(error, OSError) else error
+    return StoreWriteFailed(f"cannot create {path} ({why})", remedy="check the folder and the disk")

@@ -43,7 +43,7 @@ class MemoryLog:
             self._data += lines
             return start
 
-    def sync(self) -> None:
+    def sync(self, start: int) -> None:
         """Nothing to do: memory does not outlive the process anyway."""
 
     def replace(self, image: bytes, expected_end: int, backup_suffix: str) -> None:

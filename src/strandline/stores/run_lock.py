@@ -18,10 +18,10 @@ from pathlib import Path
 
 from strandline.errors import SessionBusy, StoreWriteFailed
 from strandline.stores.disk import Disk, DiskFile
+from strandline.stores.foreign_lock import foreign_holder
 
 POLL_S = 0.02
 NOTE_BYTES = 4096
-FOREIGN_LOCK_FRESH_S = 30 * 60
 
 
 @contextmanager
@@ -54,20 +54,36 @@ def _try(disk: Disk, path: Path, holder: str) -> DiskFile | None:
     """The lock file, locked and with our note in it, or None while somebody has it."""
     try:
         file = disk.open(path, write=True, create=True)
+        if _is_ours(disk, path, file):
+            _sign(file, holder)
+            return file
     except OSError as error:
         raise StoreWriteFailed(
             f"cannot lock {path} ({error.strerror})", remedy="make the folder writable"
         ) from error
-    if file.lock(wait=False) and disk.is_same(file, path):
-        if file.size() == 0:
-            note = {"pid": os.getpid(), "host": socket.gethostname(), "holder": holder}
-            file.append(json.dumps(note).encode())
-            return file
-        # A holder that died left its note: a fresh file says who has it now.
-        with suppress(OSError):
-            disk.remove(path)
     file.close()
     return None
+
+
+def _is_ours(disk: Disk, path: Path, file: DiskFile) -> bool:
+    """Whether we have the lock now, in a file without anybody's note.
+
+    A holder that died left its note: that file goes, and a fresh one says who has it next.
+    """
+    if not (file.lock(wait=False) and disk.is_same(file, path)):
+        return False
+    if file.size() == 0:
+        return True
+    with suppress(OSError):
+        disk.remove(path)
+    return False
+
+
+def _sign(file: DiskFile, holder: str) -> None:
+    """Say who has the lock. A full disk takes the note, not the lock."""
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "holder": holder}
+    with suppress(OSError):
+        file.append(json.dumps(note).encode())
 
 
 def _note(disk: Disk, path: Path) -> str:
@@ -78,22 +94,14 @@ def _note(disk: Disk, path: Path) -> str:
     try:
         note = json.loads(file.read_at(0, NOTE_BYTES))
         return f"{note['holder']} (process {note['pid']} on {note['host']})"
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "another process"
     finally:
         file.close()
 
 
 def _foreign_holder(transcript: Path) -> str | None:
-    """Who holds OpenClaw's lock file, if somebody who may still be alive does."""
-    path = transcript.with_name(transcript.name + ".lock")
-    try:
-        age_s = time.time() - path.stat().st_mtime
-        pid = json.loads(path.read_text()[:NOTE_BYTES]).get("pid")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, AttributeError):
-        return f"another program's lock {path.name}" if age_s < FOREIGN_LOCK_FRESH_S else None
-    if isinstance(pid, int) and age_s < FOREIGN_LOCK_FRESH_S and Path(f"/proc/{pid}").exists():
-        return f"another program (process {pid}, lock {path.name})"
-    return None
+    """Who holds OpenClaw's lock file of the transcript, if somebody does."""
+    lock = transcript.with_name(transcript.name + ".lock")
+    who = foreign_holder(lock, time.time_ns() // 1_000_000)
+    return f"another program ({who}, lock {lock.name})" if who else None

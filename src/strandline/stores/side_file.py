@@ -11,13 +11,14 @@ import hashlib
 import json
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from strandline.stores.disk import make_folder
-from strandline.transcript.store import SideRow, Totals, Whereabouts
+from strandline.transcript.store import NeedsWholeLog, SideRow, Totals, Whereabouts
 
 FORMAT = "1"
 CHECKED_BYTES = 4096
@@ -46,17 +47,19 @@ class SqliteSideFile:
 
     def __init__(self, database: sqlite3.Connection, facts: Mapping[str, str]) -> None:
         self._database = database
-        self._facts = facts
         self.end = int(facts["end"])
+        name, labels = json.loads(facts["name"]), json.loads(facts["labels"])
+        self._totals = Totals(int(facts["entries"]), name, labels)
 
     def find(self, entry_id: str) -> Whereabouts | None:
-        row = self._database.execute("SELECT * FROM entry WHERE id = ?", (entry_id,)).fetchone()
-        return Whereabouts(row[1], row[2], (row[3], row[4]), (row[5], row[6])) if row else None
+        for row in self._rows("SELECT * FROM entry WHERE id = ?", [entry_id]):
+            return Whereabouts(row[1], row[2], (row[3], row[4]), (row[5], row[6]))
+        return None
 
     def agrees(self, offsets: Mapping[str, int]) -> bool:
         for ids in _batches(list(offsets), MOST_VARIABLES):
             marks = ",".join("?" * len(ids))
-            rows = self._database.execute(
+            rows = self._rows(
                 f"SELECT id, offset FROM entry WHERE id IN ({marks})",  # noqa: S608 (marks only)
                 ids,
             )
@@ -64,10 +67,14 @@ class SqliteSideFile:
                 return False
         return True
 
+    def _rows(self, query: str, ids: list[str]) -> list[tuple[Any, ...]]:
+        try:
+            return self._database.execute(query, ids).fetchall()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise NeedsWholeLog from error
+
     def totals(self) -> Totals:
-        facts = self._facts
-        name = json.loads(facts["name"])
-        return Totals(int(facts["entries"]), name, json.loads(facts["labels"]))
+        return self._totals
 
     def close(self) -> None:
         """Give the database back."""
@@ -79,23 +86,29 @@ def load(cache: Path, log: _Log) -> SqliteSideFile | None:
     path = _path(cache, log)
     if not path.exists():
         return None
+    with suppress(sqlite3.Error, KeyError, ValueError):  # a damaged look-up is no look-up
+        return _opened(path, log)
+    return None
+
+
+def _opened(path: Path, log: _Log) -> SqliteSideFile | None:
     database = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    found: SqliteSideFile | None = None
     try:
         facts = dict(database.execute("SELECT name, value FROM fact"))
         end, size = int(facts["end"]), log.end()
-        fits = facts["format"] == FORMAT and end <= size <= end + STALE_BYTES
-        if fits and facts["check"] == _check(log, end):
-            return SqliteSideFile(database, facts)
-    except (sqlite3.Error, KeyError, ValueError):
-        pass  # a damaged look-up is no look-up
-    database.close()
-    return None
+        covers = facts["format"] == FORMAT and end <= size <= end + STALE_BYTES
+        if covers and facts["check"] == _check(log, end):
+            found = SqliteSideFile(database, facts)
+        return found
+    finally:
+        if found is None:
+            database.close()
 
 
 def save(cache: Path, log: _Log, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
     """Write the look-up of the first `end` bytes. A failure costs speed, nothing else."""
     path = _path(cache, log)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
     facts = {
         "format": FORMAT,
         "end": str(end),
@@ -104,9 +117,11 @@ def save(cache: Path, log: _Log, rows: Sequence[SideRow], totals: Totals, end: i
         "name": json.dumps(totals.name),
         "labels": json.dumps(dict(totals.labels)),
     }
-    with suppress(OSError, sqlite3.Error):
+    with suppress(OSError, ValueError, sqlite3.Error):
         make_folder(path.parent)
-        os.close(os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
+        os.close(descriptor)
+        fresh = Path(name)
         try:
             _fill(fresh, rows, facts)
             fresh.replace(path)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from strandline.clock import Clock, IdSource, iso_from_ms
 from strandline.errors import TranscriptMoved
 from strandline.transcript.codec import encode_object
+from strandline.transcript.header import new_header
+from strandline.transcript.lookups import Lookups
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.position import Position
 from strandline.transcript.reading import Reader
@@ -39,8 +41,16 @@ def append_point(position: Position) -> str | None:
 class Appender:
     """Appends to the log of a reader, which sees every line that was appended."""
 
-    def __init__(self, reader: Reader, clock: Clock, ids: IdSource, durability: Durability) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        lookups: Lookups,
+        clock: Clock,
+        ids: IdSource,
+        durability: Durability,
+    ) -> None:
         self._reader = reader
+        self._lookups = lookups
         self._clock = clock
         self._ids = ids
         self._durable = durability == "fsync"
@@ -54,31 +64,44 @@ class Appender:
         before, `StoreWriteFailed` after trying to write.
         """
         with self.lock:
-            entry_id = self._write(kind, body, parent_of)
+            entry_id, start = self._write(kind, body, parent_of)
         if self._durable and kind in SYNCED_TYPES:
-            self._reader.log.sync()
+            self._reader.log.sync(start)
         return entry_id
 
-    def _write(self, kind: str, body: JsonObject, parent_of: ParentOf) -> str:
-        reader = self._reader
-        entry_id = self._new_id()
-        entry: dict[str, Any] = {"type": kind, "id": entry_id, "parentId": None}
-        entry["timestamp"] = iso_from_ms(self._clock.now_ms())
-        entry.update(body)
+    def _write(self, kind: str, body: JsonObject, parent_of: ParentOf) -> tuple[str, int]:
         while True:
-            entry["parentId"] = parent_of(reader.position())
-            line = encode_object(entry)
             try:
-                start = reader.log.append(line + b"\n", reader.log_end)
+                if self._reader.tree.is_blank:
+                    self._append_line(self._header())
+                entry = self._entry(kind, body, parent_of)
+                return entry["id"], self._append_line(entry)
             except TranscriptMoved:
-                reader.refresh()
-                continue
-            reader.appended(line, start)
-            return entry_id
+                self._reader.refresh()
+
+    def _entry(self, kind: str, body: JsonObject, parent_of: ParentOf) -> JsonObject:
+        return {
+            "type": kind,
+            "id": self._new_id(),
+            "parentId": parent_of(self._reader.position()),
+            "timestamp": iso_from_ms(self._clock.now_ms()),
+            **body,
+        }
+
+    def _header(self) -> JsonObject:
+        """For a file in which nothing can be read, as a crash at its creation leaves it."""
+        session_id = self._reader.log.name.rpartition("/")[2].removesuffix(".jsonl")
+        return new_header(session_id, self._clock, "", None)
+
+    def _append_line(self, value: JsonObject) -> int:
+        line = encode_object(value)
+        start = self._reader.log.append(line + b"\n", self._reader.log_end)
+        self._reader.appended(line, start)
+        return start
 
     def _new_id(self) -> str:
-        """An id that no entry we can see has; beyond that, 32 random bits must do."""
+        """An id that no entry has."""
         while True:
             entry_id = self._ids.entry_id()
-            if entry_id not in self._reader.tree.nodes:
+            if not self._lookups.is_taken(entry_id):
                 return entry_id

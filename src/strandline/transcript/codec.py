@@ -9,6 +9,9 @@ and Damage; the measurements are in docs/adr/0003-line-bytes-are-the-truth.md.
 from __future__ import annotations
 
 import json
+import re
+import threading
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -63,11 +66,11 @@ def decode_object(line: bytes) -> JsonObject:
 def encode_object(value: JsonObject) -> bytes:
     """The line for an object, as Node would write it, without the line end.
 
-    Raises `InvalidEntry` for what JSON cannot carry (NaN, bytes, dates, keys that are no
-    strings), before anything is written.
+    Raises `InvalidEntry` for what JSON cannot carry (NaN, bytes, dates, sets), before
+    anything is written.
     """
     try:
-        text = _encoder.encode(value)
+        text = _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEntry(
             f"this entry cannot be written as JSON ({error})",
@@ -76,23 +79,11 @@ def encode_object(value: JsonObject) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return "".join(map(_escape_surrogate, text)).encode()
+        return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text).encode()
 
 
-def _escape_surrogate(character: str) -> str:
-    if "\ud800" <= character <= "\udfff":
-        return f"\\u{ord(character):04x}"
-    return character
-
-
-class _Encoder(json.JSONEncoder):
-    """Compact, `undefined` nowhere: keys must be strings, numbers finite."""
-
-    def default(self, o: Any) -> Any:
-        raise TypeError(f"{type(o).__name__} is no JSON value")
-
-
-_encoder = _Encoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def _refuse_constant(name: str) -> Any:
@@ -116,11 +107,27 @@ def _decode_slowly(line: bytes) -> JsonObject:
         raise
     except json.JSONDecodeError as error:
         raise MalformedLine(f"not JSON: {error.msg} at character {error.pos + 1}") from error
-    except RecursionError as error:
-        raise MalformedLine("JSON nested deeper than can be read") from error
+    except RecursionError:
+        value = _decode_on_fresh_stack(line)
     if not isinstance(value, dict):
         raise MalformedLine(f"a JSON {_json_type(value)}, not an object")
     return value
+
+
+def _decode_on_fresh_stack(line: bytes) -> Any:
+    """Decode deep nesting, so that how deep may be does not depend on who asks from where."""
+    outcome: list[Any] = []
+
+    def decode() -> None:
+        with suppress(ValueError, RecursionError):
+            outcome.append(_decoder.decode(line.decode("utf-8", "replace")))
+
+    thread = threading.Thread(target=decode)
+    thread.start()
+    thread.join()
+    if not outcome:
+        raise MalformedLine("JSON nested deeper than can be read")
+    return outcome[0]
 
 
 def _json_type(value: object) -> str:

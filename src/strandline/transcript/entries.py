@@ -174,7 +174,7 @@ AnyEntry = (
     | UnknownEntry
 )
 
-_Kind = Literal["str", "str?", "object", "int", "any", "bool"]
+_Kind = Literal["str", "str?", "text", "object", "int", "any", "bool"]
 _BODIES: Mapping[str, tuple[Any, tuple[tuple[str, _Kind], ...]]] = {
     "message": (MessageEntry, (("message", "object"),)),
     "custom_message": (
@@ -190,7 +190,7 @@ _BODIES: Mapping[str, tuple[Any, tuple[tuple[str, _Kind], ...]]] = {
     "model_change": (ModelChangeEntry, (("provider", "str"), ("modelId", "str"))),
     "thinking_level_change": (ThinkingLevelChangeEntry, (("thinkingLevel", "str"),)),
     "label": (LabelEntry, (("targetId", "str"), ("label", "str?"))),
-    "session_info": (SessionInfoEntry, (("name", "str"),)),
+    "session_info": (SessionInfoEntry, (("name", "text"),)),
     "leaf": (LeafEntry, (("targetId", "str?"),)),
 }
 
@@ -223,15 +223,18 @@ def entry_of(entry_id: str, data: JsonObject, raw: bytes) -> AnyEntry:
 def _field(value: Any, shape: _Kind) -> Any:
     """`value` if it has the shape, a tame stand-in where readers agree on one, else UNSET."""
     match shape:
-        case "str":
-            return value if isinstance(value, str) else UNSET
-        case "str?":
-            return value if isinstance(value, str) else None
-        case "object":
-            return value if isinstance(value, dict) else UNSET
-        case "int":
-            return value if isinstance(value, int) else 0
-        case "bool":
-            return value is not False
         case "any":
             return value
+        case "bool":
+            return value is not False
+    kind, stand_in = _SHAPES[shape]
+    return value if isinstance(value, kind) else stand_in
+
+
+_SHAPES: Mapping[str, tuple[type, Any]] = {
+    "str": (str, UNSET),
+    "str?": (str, None),
+    "text": (str, ""),
+    "object": (dict, UNSET),
+    "int": (int, 0),
+}

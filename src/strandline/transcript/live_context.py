@@ -7,16 +7,50 @@ Source: spec 1, Context of a path.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import overload
 
 from strandline.clock import ms_from_iso
-from strandline.transcript.context import ModelChoice, PathMessage, SessionContext
+from strandline.transcript.context import PathMessage
+from strandline.transcript.garbage import collector_off
 from strandline.transcript.messages import JsonObject, Message
 from strandline.transcript.reading import Reader
 from strandline.transcript.tree import Node
 
 
+class MessagesSoFar(Sequence[PathMessage]):
+    """The first messages of a list that only ever grows: a copy that costs nothing."""
+
+    def __init__(self, growing: list[PathMessage]) -> None:
+        self._growing = growing
+        self._count = len(growing)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PathMessage]:
+        return islice(self._growing, self._count)
+
+    @overload
+    def __getitem__(self, index: int) -> PathMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PathMessage]: ...
+    def __getitem__(self, index: int | slice) -> PathMessage | list[PathMessage]:
+        if isinstance(index, slice):
+            return [self._growing[place] for place in range(self._count)[index]]
+        return self._growing[range(self._count)[index]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
 class LiveContext:
-    """Builds `SessionContext`s for a reader, the one of the newest leaf incrementally."""
+    """The messages on a path, for a reader; those of the newest leaf incrementally."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -24,22 +58,17 @@ class LiveContext:
         self._leaf: str | None = None
         self._items: list[PathMessage] = []
 
-    def build(self, leaf_id: str | None) -> SessionContext:
-        """The context of the path that ends at `leaf_id`."""
-        reader = self._reader
-        fresh = self._entries_since(leaf_id)
-        if fresh is None:
-            self._items = list(self._from_walk(leaf_id))
+    def messages(self, leaf_id: str | None) -> Sequence[PathMessage]:
+        """The messages that a model would see of the path that ends at `leaf_id`."""
+        tree = self._reader.tree
+        added = self._entries_since(leaf_id)
+        if added is None:
+            with collector_off():
+                self._items = list(self._from_walk(leaf_id))
         else:
-            for node in fresh:
-                self._items.extend(_path_messages(node, reader))
-        self._leaf, self._tree = leaf_id, reader.tree
-        return SessionContext(
-            items=self._items[:],
-            leaf_id=leaf_id,
-            find_model=lambda: _model(reader, leaf_id),
-            find_thinking_level=lambda: _thinking_level(reader, leaf_id),
-        )
+            self._items += [item for node in added for item in _path_messages(node, self._reader)]
+        self._leaf, self._tree = leaf_id, tree
+        return MessagesSoFar(self._items)
 
     def _entries_since(self, leaf_id: str | None) -> Sequence[Node] | None:
         """What came after the remembered leaf, oldest first; None if that is no short way."""
@@ -73,6 +102,8 @@ class LiveContext:
 
 def _kept(walk: Iterator[Node], first_kept: str | None, reader: Reader) -> Iterator[PathMessage]:
     """What a compaction kept: from its first kept entry on; nothing if that is not on the path."""
+    if first_kept is None or reader.node(first_kept) is None:
+        return
     kept: list[Node] = []
     for node in walk:
         kept.append(node)
@@ -133,19 +164,3 @@ _DERIVED = {
     "compaction": _compaction,
     "branch_summary": _branch_summary,
 }
-
-
-def _model(reader: Reader, leaf_id: str | None) -> ModelChoice | None:
-    head = reader.last_setter(leaf_id, "model")
-    if head is None:
-        return None
-    if head.message is not None:
-        provider, model = head.message.provider, head.message.model
-    else:
-        provider, model = head.provider, head.model_id
-    return {"provider": provider or "", "modelId": model or ""}
-
-
-def _thinking_level(reader: Reader, leaf_id: str | None) -> str:
-    head = reader.last_setter(leaf_id, "thinking")
-    return (head.thinking_level if head else None) or "off"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from strandline.errors import InvalidEntry
 from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_object, encode_object
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.tree import derived_id
@@ -23,26 +24,31 @@ def version_of(header: JsonObject | None, first_entry: JsonObject | None) -> int
     """The version of a transcript, told from its header or, without one, its first entry.
 
     A header without a usable `version` is of version 1, as is a transcript that lost its
-    header and whose entries have no ids.
+    header and whose entries have no ids. Where entries have ids, it is not version 1,
+    whatever a damaged header says: they must not get others.
     """
-    if header is not None:
-        version = header.get("version", 1)
-        return version if isinstance(version, int) and not isinstance(version, bool) else 1
-    return 1 if first_entry is not None and "id" not in first_entry else CURRENT_VERSION
+    has_ids = first_entry is None or "id" in first_entry
+    if header is None:
+        return CURRENT_VERSION if has_ids else 1
+    version = header.get("version", 1)
+    if not isinstance(version, int) or isinstance(version, bool):
+        version = 1
+    return max(version, 2) if first_entry is not None and has_ids else version
 
 
 def migrate(image: bytes, version: int) -> bytes:
     """A transcript of an old `version` as version 3, line for line.
 
-    Lines that cannot be read stay as they are.
+    Lines that cannot be read, or not be written again, stay as they are.
     """
     lines = image.split(b"\n")
     parsed = list(_parsed(lines))
     if version < 2:
-        _give_ids(parsed)
+        _give_ids(parsed, lines)
     for index, _, data in parsed:
         if _rename(data) or version < 2:
-            lines[index] = encode_object(data)
+            with suppress(InvalidEntry):
+                lines[index] = encode_object(data)
     return b"\n".join(lines)
 
 
@@ -67,14 +73,14 @@ def _parsed(lines: list[bytes]) -> Iterator[tuple[int, int, JsonObject]]:
         offset += len(line) + 1
 
 
-def _give_ids(parsed: list[tuple[int, int, JsonObject]]) -> None:
+def _give_ids(parsed: list[tuple[int, int, JsonObject]], lines: list[bytes]) -> None:
     """Ids and parents for a list of entries; the ids are the same at every reading."""
     taken: set[str] = set()
     parent: str | None = None
-    for _, offset, data in parsed:
-        if data.get("type") == "session":
+    for index, offset, data in parsed:
+        if data.get("type") == "session" or not isinstance(data.get("type"), str):
             continue
-        entry_id = _free_id(offset, data, taken)
+        entry_id = _free_id(offset, lines[index], taken)
         taken.add(entry_id)
         body = {k: v for k, v in data.items() if k not in {"type", "id", "parentId"}}
         head: dict[str, Any] = {"type": data.get("type"), "id": entry_id, "parentId": parent}
@@ -85,8 +91,7 @@ def _give_ids(parsed: list[tuple[int, int, JsonObject]]) -> None:
         _name_first_kept(data, parsed)
 
 
-def _free_id(offset: int, data: JsonObject, taken: set[str]) -> str:
-    line = encode_object(data)
+def _free_id(offset: int, line: bytes, taken: set[str]) -> str:
     entry_id = derived_id(offset, line)
     while entry_id in taken:
         line += b"+"
@@ -99,5 +104,5 @@ def _name_first_kept(data: JsonObject, parsed: list[tuple[int, int, JsonObject]]
     place = data.pop("firstKeptEntryIndex", None) if data.get("type") == "compaction" else None
     if isinstance(place, int) and 0 <= place < len(parsed):
         kept = parsed[place][2]
-        if kept.get("type") != "session":
+        if kept.get("type") != "session" and "id" in kept:
             data["firstKeptEntryId"] = kept["id"]

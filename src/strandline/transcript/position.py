@@ -57,37 +57,31 @@ IsKnown = Callable[[str], bool | None]
 
 def advance(position: Position | None, head: Head, entry_id: str, is_known: IsKnown) -> Step:
     """How the line `head`, which holds entry `entry_id`, moves `position`."""
-    own_parent = head.parent_id if head.parent_id is not UNSET else None
+    leaf: Parent = BEYOND if position is None else position.leaf
+    parent: Parent = leaf if head.parent_id is UNSET else head.parent_id
     kind, here = head.type, Position(entry_id, entry_id)
     if kind == "leaf":
-        return _leaf_line(position, head, is_known)
+        return _leaf_line(position, leaf, head, is_known)
     if kind not in KNOWN_TYPES and head.parent_id is UNSET:
-        return Step(position, BEYOND if position is None else position.leaf)
+        return Step(position, parent)
     if kind not in KNOWN_TYPES or head.append_mode == "side":
-        return Step(position and Position(position.leaf, entry_id), own_parent)
+        return Step(position and Position(position.leaf, entry_id), parent)
     if kind in {"label", "session_info"}:
-        moves = position is not None and position.leaf == own_parent
-        return Step(here if moves else position, own_parent)
-    return Step(here, _logical_parent(position, own_parent))
-
-
-def _logical_parent(position: Position | None, own_parent: str | None) -> Parent:
-    """The parent of an ordinary entry: its own, or the leaf where it followed a detour."""
+        named = None if head.parent_id is UNSET else head.parent_id
+        return Step(here if named == leaf else position, parent)
     if position is None:
-        return BEYOND
-    leaf, append_parent = position
-    if own_parent is None or (own_parent == append_parent and leaf != append_parent):
-        return leaf
-    return own_parent
+        return Step(here, BEYOND)
+    followed_a_detour = parent == position.append_parent != leaf
+    return Step(here, leaf if followed_a_detour else parent)
 
 
-def _leaf_line(position: Position | None, head: Head, is_known: IsKnown) -> Step:
+def _leaf_line(position: Position | None, leaf: Parent, head: Head, is_known: IsKnown) -> Step:
     """A `leaf` line: the walk goes on at its target, and so does the conversation."""
-    target = head.target_id if head.target_id is not UNSET else None
-    known = True if target is None else is_known(target)
+    target = head.target_id
+    known = target is None or (target is not UNSET and is_known(target))
     if known is None:
-        return Step(None, target)
-    if not known:
-        return Step(position, BEYOND if position is None else position.leaf, unknown_target=True)
-    append_parent = head.append_parent_id if head.append_parent_id is not UNSET else target
+        return Step(None, BEYOND)
+    if target is UNSET or not known:
+        return Step(position, leaf, unknown_target=True)
+    append_parent = target if head.append_parent_id is UNSET else head.append_parent_id
     return Step(Position(target, append_parent), target)

@@ -8,26 +8,29 @@ Methods may be called from several threads. Source: spec 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from strandline.clock import Clock, IdSource
-from strandline.errors import EntryNotFound, InvalidEntry
+from strandline.errors import EntryNotFound, InvalidEntry, TranscriptUnreadable
 from strandline.transcript.append import Appender, Durability
+from strandline.transcript.bodies import damaged_bodies
 from strandline.transcript.codec import decode_object
 from strandline.transcript.context import SessionContext
 from strandline.transcript.copying import branch_lines
 from strandline.transcript.damage import Finding
 from strandline.transcript.entries import AnyEntry, entry_of
 from strandline.transcript.live_context import LiveContext
+from strandline.transcript.lookups import Lookups
 from strandline.transcript.messages import JsonObject, Message
-from strandline.transcript.reading import Reader
+from strandline.transcript.reading import DEFAULT_SIZES, Reader, Sizes
 from strandline.transcript.shape import TreeNode, common_ancestor, roots, tips
 from strandline.transcript.store import TranscriptLog
 from strandline.transcript.tree import Node
 from strandline.transcript.upgrade import current, first_objects
 
+T = TypeVar("T")
 SUMMARY_ROLES = frozenset({"compactionSummary", "branchSummary"})
 
 
@@ -46,13 +49,16 @@ class Session:
         clock: Clock,
         ids: IdSource,
         durability: Durability = "fsync",
+        sizes: Sizes = DEFAULT_SIZES,
     ) -> None:
         self._log = current(log)
-        self._header, _ = first_objects(self._log)
+        self._header: JsonObject | None = None
         self._clock, self._ids = clock, ids
-        self._reader = Reader(self._log)
+        self._reader = Reader(self._log, sizes)
         self._reader.open()
-        self._appender = Appender(self._reader, clock, ids, durability)
+        self._refuse_other_files()
+        self._lookups = Lookups(self._reader)
+        self._appender = Appender(self._reader, self._lookups, clock, ids, durability)
         self._live = LiveContext(self._reader)
 
     # -- identity ------------------------------------------------------------------------
@@ -60,6 +66,8 @@ class Session:
     @property
     def header(self) -> Mapping[str, Any]:
         """The header line's keys; empty where the file lost its header."""
+        if self._header is None:
+            self._header, _ = first_objects(self._log)
         return self._header or {}
 
     @property
@@ -79,13 +87,13 @@ class Session:
         """The session's name: the last that was given, on any branch."""
         with self._appender.lock:
             tree = self._reader.tree
-            return tree.name if tree.name_is_set else self._reader.totals().name
+            return tree.name if tree.name_is_set else self._lookups.totals().name
 
     @property
     def entry_count(self) -> int:
         """Parsed entries in the file, the header not among them."""
         with self._appender.lock:
-            return self._reader.totals().entries
+            return self._lookups.totals().entries
 
     # -- saying something ------------------------------------------------------------------
 
@@ -220,15 +228,23 @@ class Session:
         with self._appender.lock:
             if leaf_id is not None:
                 self._require(leaf_id)
-            return self._live.build(leaf_id or self._reader.position().leaf)
+            items = self._reader.consistently(lambda: self._live.messages(self._end(leaf_id)))
+            leaf = self._end(leaf_id)
+        return SessionContext(
+            items=items,
+            leaf_id=leaf,
+            find_model=lambda: self._locked(self._lookups.model, leaf),
+            find_thinking_level=lambda: self._locked(self._lookups.thinking_level, leaf),
+        )
 
     def path(self, leaf_id: str | None = None) -> list[str]:
         """The ids from the root to the leaf, or to `leaf_id`. Raises `EntryNotFound`."""
         with self._appender.lock:
             if leaf_id is not None:
                 self._require(leaf_id)
-            walk = self._reader.walk(leaf_id or self._reader.position().leaf)
-            return [node.id for node in walk][::-1]
+            reader = self._reader
+            walk = reader.consistently(lambda: [*reader.walk(self._end(leaf_id))])
+            return [node.id for node in reversed(walk)]
 
     def entry(self, entry_id: str) -> AnyEntry:
         """The entry of that id. Raises `EntryNotFound`."""
@@ -262,11 +278,12 @@ class Session:
     def labels(self) -> dict[str, str]:
         """Labels in force, by entry id."""
         with self._appender.lock:
-            return dict(self._reader.totals().labels)
+            return dict(self._lookups.totals().labels)
 
     def label(self, entry_id: str) -> str | None:
         """The label of an entry, or None."""
-        return self.labels().get(entry_id)
+        with self._appender.lock:
+            return self._lookups.totals().labels.get(entry_id)
 
     def children(self, entry_id: str | None) -> list[str]:
         """The entries that follow an entry directly; None asks for the roots."""
@@ -292,10 +309,10 @@ class Session:
         """Everything that is not as it should be, in file order; empty when clean."""
         with self._appender.lock:
             self._reader.refresh()
-            findings = list(self._reader.complete_tree().findings)
+            findings = [*self._reader.complete_tree().findings, *damaged_bodies(self._reader)]
             if self._reader.torn is not None:
                 findings.append(self._reader.torn)
-            return findings
+        return sorted(findings, key=lambda finding: finding.offset)
 
     def branch_lines(self, leaf_id: str | None = None) -> list[bytes]:
         """The lines of one branch, byte for byte, oldest first. Raises `EntryNotFound`."""
@@ -303,7 +320,7 @@ class Session:
             if leaf_id is not None:
                 self._require(leaf_id)
             self._reader.complete_tree()
-            return branch_lines(self._reader, leaf_id or self._reader.position().leaf)
+            return branch_lines(self._reader, self._end(leaf_id))
 
     # -- keeping up ------------------------------------------------------------------------
 
@@ -322,11 +339,28 @@ class Session:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _require(self, entry_id: str) -> Node:
+    def _refuse_other_files(self) -> None:
+        tree = self._reader.tree
+        if tree.is_foreign or (tree.is_blank and self._reader.torn is not None):
+            raise TranscriptUnreadable(
+                f"{self._log.name} holds no line of a transcript",
+                remedy="check the path; nothing was written to it",
+            )
+
+    def _end(self, leaf_id: str | None) -> str | None:
+        """Where a path ends: at `leaf_id`, or where the conversation stands."""
+        return leaf_id if leaf_id is not None else self._reader.position().leaf
+
+    def _locked(self, find: Callable[[str | None], T], leaf_id: str | None) -> T:
         with self._appender.lock:
-            node = self._reader.node(entry_id)
-            if node is None and self._reader.refresh():
-                node = self._reader.node(entry_id)
+            return find(leaf_id)
+
+    def _require(self, entry_id: str) -> Node:
+        reader = self._reader
+        with self._appender.lock:
+            node = reader.consistently(lambda: reader.node(entry_id))
+            if node is None and reader.refresh():
+                node = reader.consistently(lambda: reader.node(entry_id))
         if node is None:
             raise EntryNotFound(
                 f"no entry {entry_id!r} in {self._log.name}",

@@ -39,10 +39,15 @@ class Totals:
     labels: Mapping[str, str]
 
 
+class NeedsWholeLog(Exception):
+    """Only a complete reading can tell. `Reader` answers with one; nobody else sees this."""
+
+
 class SideFile(Protocol):
     """A derived look-up of a transcript: checked when opened, dropped when in doubt.
 
-    It covers the first `end` bytes of the transcript.
+    It covers the first `end` bytes of the transcript. Each method raises `NeedsWholeLog`
+    when the look-up cannot be read any more.
     """
 
     end: int
@@ -85,8 +90,8 @@ class TranscriptLog(Protocol):
         """
         ...
 
-    def sync(self) -> None:
-        """Return when all that was appended before the call would survive a power cut.
+    def sync(self, start: int) -> None:
+        """Return when what was appended at `start` would survive a power cut.
 
         Calls at the same time share one sync. Raises `StoreWriteFailed`.
         """

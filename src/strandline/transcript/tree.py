@@ -16,6 +16,7 @@ from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_head
 from strandline.transcript.damage import Finding, FindingKind
 from strandline.transcript.entries import KNOWN_TYPES, Head
 from strandline.transcript.position import BEYOND, START, IsKnown, Parent, Position, advance
+from strandline.transcript.store import Totals
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +45,9 @@ class Tree:
     """Entries in file order, as far as they were fed.
 
     `position` is None as long as a tree from the middle has met nothing that settles it.
-    `is_known` answers for ids of earlier lines that were not fed.
+    `is_known` answers for ids of earlier lines that were not fed. `is_outdated` becomes
+    True when a parent arrives that had been given up as missing: only feeding everything
+    again makes the tree what it is for whoever opens the file now.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Tree:
         self.nodes: dict[str, Node] = {}
         self.position: Position | None = START if complete else None
         self.findings: list[Finding] = []
+        self.is_outdated = False
         self.entry_count = 0
         self.line_count = 0
         self.name: str | None = None
@@ -61,9 +65,10 @@ class Tree:
         self.labels: dict[str, str | None] = {}
         self._keep_raw = keep_raw
         self._known_elsewhere = is_known
-        self._has_header = False
+        self._header_was_read = False
         self._last_id: str | None = None
         self._unresolved: dict[str, str | None] = {}
+        self._missing: set[str] = set()
 
     # -- feeding ----------------------------------------------------------------------
 
@@ -93,6 +98,8 @@ class Tree:
         if head.type == "session":
             self._header(offset)
             return
+        if self.complete and self.is_blank:
+            self._report("missing-header", offset, "the first entry stands before any header")
         self.entry_count += 1
         entry_id = head.id
         if entry_id is None:
@@ -111,13 +118,14 @@ class Tree:
             return
         step = advance(self.position, node.head, node.id, self._is_known)
         if step.unknown_target:
-            detail = f"no earlier entry is {node.head.target_id}: the conversation stays put"
+            detail = f"no earlier entry is {node.head.target_id!r}: the conversation stays put"
             self._report("unknown-leaf-target", node.offset, detail, node.id)
         self.position = step.position
         node.parent = step.parent
-        self.nodes[node.id] = node
         if self.complete and isinstance(step.parent, str) and step.parent not in self.nodes:
             self._unresolved[node.id] = self._last_id
+        self.nodes[node.id] = node
+        self.is_outdated |= node.id in self._missing
         self._last_id = node.id
         self._note_facts(node.head)
 
@@ -134,6 +142,27 @@ class Tree:
         if self.complete:
             return False
         return self._known_elsewhere(entry_id) if self._known_elsewhere else None
+
+    def offsets(self) -> dict[str, int]:
+        """Where the line of each entry starts."""
+        return {node.id: node.offset for node in self.nodes.values()}
+
+    def totals(self) -> Totals:
+        """Entry count, name and labels; of the whole transcript if the tree is complete."""
+        labels = {target: label for target, label in self.labels.items() if label is not None}
+        return Totals(self.entry_count, self.name, labels)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing was read: no header, no entry."""
+        return not (self._header_was_read or self.entry_count)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether there are lines, and none of them is of a transcript."""
+        if self._header_was_read or any(n.head.type in KNOWN_TYPES for n in self.nodes.values()):
+            return False
+        return bool(self.nodes) or any(f.kind == "malformed-line" for f in self.findings)
 
     # -- damage -----------------------------------------------------------------------
 
@@ -161,9 +190,9 @@ class Tree:
         return bare, start
 
     def _header(self, offset: int) -> None:
-        if self._has_header or self.entry_count:
+        if not (self.complete and self.is_blank):
             self._report("second-header", offset, "a header that is not the first line")
-        self._has_header = True
+        self._header_was_read = True
 
     def settle(self) -> None:
         """Bridge entries whose parent is nowhere; for a complete tree that is fed for now.
@@ -171,22 +200,42 @@ class Tree:
         The child is tied to the entry before it in the file, so that a conversation does
         not shrink to its tail.
         """
+        late: list[Node] = []
         for entry_id, before in self._unresolved.items():
             node = self.nodes[entry_id]
-            if node.parent in self.nodes:
-                self._report_late_parent(node)
+            if isinstance(node.parent, str) and node.parent in self.nodes:
+                late.append(node)
                 continue
             detail = f"parent {node.parent} is missing: bridged to {before or 'the beginning'}"
             self.findings.append(Finding("missing-parent", node.offset, detail, None, entry_id))
+            self._missing.add(str(node.parent))
             node.parent, node.bridged = before, True
         self._unresolved.clear()
+        self._report_late_parents(late)
 
-    def _report_late_parent(self, node: Node) -> None:
-        kind: FindingKind = "late-parent"
-        detail = f"parent {node.parent} stands further down in the file"
-        if any(n.parent == node.id for n in self.walk(node.id)):
-            kind, detail = "parent-cycle", f"entry {node.id} is its own ancestor: the walk stops"
-        self.findings.append(Finding(kind, node.offset, detail, None, node.id))
+    def _report_late_parents(self, late: list[Node]) -> None:
+        cyclic = self._in_cycles(late)
+        for node in late:
+            kind: FindingKind = "late-parent"
+            detail = f"parent {node.parent} stands further down in the file"
+            if node.id in cyclic:
+                kind = "parent-cycle"
+                detail = f"entry {node.id} is its own ancestor: the walk stops"
+            self.findings.append(Finding(kind, node.offset, detail, None, node.id))
+
+    def _in_cycles(self, late: list[Node]) -> set[str]:
+        """Entries that are their own ancestors; in every cycle somebody's parent is late."""
+        walks: dict[str, int] = {}
+        cyclic: set[str] = set()
+        for number, node in enumerate(late):
+            current: Parent = node.id
+            while isinstance(current, str) and current not in walks:
+                walks[current] = number
+                current = self.nodes[current].parent
+            while isinstance(current, str) and walks[current] == number and current not in cyclic:
+                cyclic.add(current)
+                current = self.nodes[current].parent
+        return cyclic
 
     # -- reading ----------------------------------------------------------------------
 
@@ -206,7 +255,7 @@ class Tree:
         """Merge a tree of an earlier stretch into this incomplete one.
 
         False when the two contradict each other (an id that both hold on different
-        lines): then only a complete reading can tell.
+        lines, or with different parents): then only a complete reading can tell.
         """
         for node in earlier.nodes.values():
             mine = self.nodes.get(node.id)
@@ -216,4 +265,6 @@ class Tree:
                 return False
             elif mine.parent is BEYOND:
                 mine.parent = node.parent
+            elif node.parent not in (BEYOND, mine.parent):
+                return False
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from strandline.errors import TranscriptMoved
 from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_object
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.migrate import CURRENT_VERSION, migrate, version_of
@@ -62,7 +63,7 @@ class UpgradedLog:
             return
         version = version_of(*first_objects(self._log))
         if version >= CURRENT_VERSION:
-            self._replaced = True
+            self._replaced, self._image = True, b""
             return
         self._version, self._old_end = version, end
         self._image = migrate(self._log.read(0, end), version)
@@ -75,14 +76,16 @@ class UpgradedLog:
         return self._log.read(start, stop) if self._replaced else self._image[start:stop]
 
     def append(self, lines: bytes, expected_end: int) -> int:
-        self._look()
-        if not self._replaced and expected_end == len(self._image):
+        end = self.end()
+        if not self._replaced:
+            if expected_end != end:
+                raise TranscriptMoved(f"{self.name} ends at {end}", end=end)
             self._log.replace(self._image, self._old_end, f".v{self._version}.bak")
-            self._replaced = True
+            self._replaced, self._image = True, b""
         return self._log.append(lines, expected_end)
 
-    def sync(self) -> None:
-        self._log.sync()
+    def sync(self, start: int) -> None:
+        self._log.sync(start)
 
     def replace(self, image: bytes, expected_end: int, backup_suffix: str) -> None:
         self._log.replace(image, expected_end, backup_suffix)

@@ -1,0 +1,73 @@
+"""``strandline``: the command line. Commands live in modules of their own, loaded when run."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from strandline import __version__
+from strandline.cli.failures import guarded
+from strandline.cli.lazy import LazyCommand, LazyGroup
+from strandline.settings.places import STATE_DIR_VARIABLE, resolve_state_dir
+
+COMMANDS = {
+    "chat": LazyCommand("strandline.cli.chat", "chat", "Talk to an agent in the terminal."),
+    "agent": LazyCommand("strandline.cli.agent", "agent", "Give an agent one message."),
+    "sessions": LazyCommand(
+        "strandline.cli.sessions", "sessions", "The conversations of the state directory."
+    ),
+    "session": LazyCommand(
+        "strandline.cli.session", "session", "Read, check, repair and branch transcript files."
+    ),
+    "status": LazyCommand(
+        "strandline.cli.status", "status", "What is set up here, and what is going on."
+    ),
+}
+
+
+class Strandline(LazyGroup):
+    """The root of all commands, around which failures are told (`failures`)."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
+        **extra: Any,
+    ) -> Any:
+        """Run the command of `args` and exit."""
+        del prog_name, standalone_mode  # the name is ours, and so is what failing means
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a locale that lacks characters
+        run = super().main
+        sys.exit(
+            guarded(lambda: run(args, "strandline", complete_var, standalone_mode=False, **extra))
+        )
+
+
+@click.group(
+    cls=Strandline,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='Completion: put eval "$(_STRANDLINE_COMPLETE=bash_source strandline)" into ~/.bashrc '
+    "(zsh_source and fish_source work likewise).",
+)
+@click.version_option(__version__, message="strandline %(version)s")
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help=f"Where sessions and settings are  [env: {STATE_DIR_VARIABLE}; default: ~/.strandline]",
+)
+@click.pass_context
+def main(ctx: click.Context, state_dir: str | None) -> None:
+    """Durable conversations and well-chosen context for AI agents."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+    ctx.obj = resolve_state_dir(state_dir, os.environ)

@@ -1,0 +1,71 @@
+"""``strandline status``: what is set up in a state directory, and what is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from strandline import __version__
+from strandline.cli.notices import warn
+from strandline.cli.output import json_option, print_json, print_lines
+from strandline.cli.row_text import ago, columns_of
+from strandline.clock import SystemClock
+
+if TYPE_CHECKING:
+    from strandline.wiring import State
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def status(state_dir: Path, *, as_json: bool) -> None:
+    """What is set up in the state directory, and what is there."""
+    from strandline.wiring import open_state  # noqa: PLC0415 - settings are heavy
+
+    state = open_state(state_dir, os.environ, warn=warn)
+    report = {
+        "version": __version__,
+        "stateDir": str(state_dir),
+        "settings": str(state.settings_path) if state.settings_path else None,
+        "contextEngine": "legacy",
+        "agents": [_agent_report(state, agent_id) for agent_id in state.agent_ids()],
+    }
+    if as_json:
+        print_json(report)
+    else:
+        print_lines(columns_of(list(_lines(report))))
+
+
+def _agent_report(state: State, agent_id: str) -> dict[str, Any]:
+    rows = state.rows(agent_id, read_only=True)
+    found = rows.list()
+    newest = max((row.updated_at or 0 for row in found.values()), default=None)
+    return {
+        "agent": agent_id,
+        "store": str(rows.path),
+        "model": state.model_ref(agent_id),
+        "sessions": len(found),
+        "compactions": sum(row.compaction_count or 0 for row in found.values()),
+        "interrupted": sum(row.aborted_last_run is True for row in found.values()),
+        "updatedAt": newest,
+    }
+
+
+def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("Strandline", report["version"]),
+        ("state", report["stateDir"]),
+        ("settings", report["settings"] or "none: the defaults hold"),
+        ("engine", report["contextEngine"]),
+    ]
+    now_ms = SystemClock().now_ms()
+    for agent in report["agents"]:
+        words = (
+            f"{agent['sessions']} sessions, last {ago(agent['updatedAt'], now_ms)}; "
+            f"🧹 Compactions: {agent['compactions']}; answers with {agent['model']}"
+        )
+        lines += [(f"agent {agent['agent']}", words), ("", agent["store"])]
+    return lines
