@@ -16,7 +16,7 @@ say() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
 run() { printf '\033[2m$ strandline %s\033[0m\n' "$*"; "$strandline" --state-dir "$state" "$@"; }
 
 say 'A conversation that was recorded with `strandline chat`'
-run session show "$file"
+run session show "$file" | head -n 12
 
 say 'It goes on where it stood, with the local model'
 run agent --session-id harbour --message 'Give me one more idea, in one short sentence.'

@@ -10,6 +10,7 @@ import secrets
 import time
 import uuid
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -56,8 +57,12 @@ def iso_from_ms(unix_ms: int) -> str:
     >>> iso_from_ms(1765051981781)
     '2025-12-06T20:13:01.781Z'
     """
-    moment = datetime.fromtimestamp(unix_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{unix_ms % 1000:03d}Z"
+    return f"{_iso_second(unix_ms // 1000)}.{unix_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _iso_second(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat()[:19]
 
 
 def ms_from_iso(text: object) -> int | None:

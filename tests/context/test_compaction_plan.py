@@ -11,9 +11,9 @@ from strandline.context.compaction import (
     CompactionPlan,
     NoCompaction,
     plan_compaction,
-    split_request,
 )
 from strandline.context.dialogue import conversation_text
+from strandline.context.portions import split_request
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.errors import CompactionRefused
 from strandline.transcript.context import PathMessage
@@ -132,6 +132,14 @@ def test_the_open_request_is_carried_through_a_second_compaction_of_the_same_tur
     first = plan_of(window(8_192), user("Build it."), *steps).summary("## Done\n- half", COUNTER)
     second = plan_of(window(8_192), summary(first), *steps).summary("## Done\n- more", COUNTER)
     assert second.startswith("## Open request\n> Build it.\n\n## Done\n- more")
+
+
+def test_h24_a_request_that_was_answered_is_not_told_as_open() -> None:
+    steps = [m for n in range(60) for m in (call(f"c{n}"), result(f"c{n}", "r" * 1_500))]
+    plan = plan_of(window(8_192), user("Build it."), *steps, answer("Built."), force=True)
+    assert "e0" in plan.summarised
+    assert plan.opening == ()
+    assert "[user] Build it." in told(plan)
 
 
 def test_results_that_came_late_are_summarised_with_their_call() -> None:

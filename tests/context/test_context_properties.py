@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Self
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +24,7 @@ from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import Message
 
 COUNTER = HeuristicCounter()
+SHARED = Path(__file__).parents[3] / "shared"
 
 
 class Repeated(str):  # noqa: SLOT000 - a test value, not kept by the thousand
@@ -71,7 +74,7 @@ def message(role: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Me
     return st.fixed_dictionaries({"role": st.just(role), "timestamp": TIME, **fields})
 
 
-MESSAGE: st.SearchStrategy[Message] = st.one_of(
+MESSAGE: st.SearchStrategy[Any] = st.one_of(
     message("user", content=CONTENT),
     message(
         "assistant",
@@ -86,6 +89,7 @@ MESSAGE: st.SearchStrategy[Message] = st.one_of(
     message("custom", customType=TEXT, content=CONTENT),
     message("branchSummary", summary=TEXT),
     message("strange", content=CONTENT),
+    st.sampled_from([None, "no object", 7]),
 )
 
 
@@ -183,6 +187,38 @@ def test_pairing_and_coverage_hold_whatever_the_history(
     view = prepare(items, budget=resolve_budget(window, CompactionSettings()), tokens=tokens())
     assert_sendable(view)
     assert_covers(items, view)
+
+
+def test_recorded_conversations_become_requests_that_providers_take() -> None:
+    if not SHARED.is_dir():
+        pytest.skip("the recorded conversations are beside the repository, and are not there")
+    files = sorted([*SHARED.glob("vectors/context/*.jsonl"), *SHARED.glob("fixtures/pi/*.jsonl")])
+    assert files
+    for file in files:
+        items = recorded(file)
+        for window in (8_192, 200_000):
+            budget = resolve_budget(window, CompactionSettings())
+            view = prepare(items, budget=budget, tokens=tokens())
+            assert_sendable(view)
+            assert_covers(items, view)
+            fitting = assemble(items, budget=budget, tokens=tokens(), limit="oldest_turns")
+            assert_sendable(fitting)
+            assert fitting.tokens <= budget.limit
+
+
+def recorded(file: Path) -> list[PathMessage]:
+    """The messages of a transcript in the order of its lines."""
+    lines = [line for line in file.read_bytes().split(b"\n") if line.strip()]
+    entries = [entry for entry in map(parsed, lines) if isinstance(entry.get("message"), dict)]
+    return [PathMessage(f"{n:08x}", entry["message"]) for n, entry in enumerate(entries)]
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
 
 
 @given(items=paths())

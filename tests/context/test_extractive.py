@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.context.extractive import ExtractiveSummarizer, extract_summary
+from strandline.context.extractive import GOES_ON, ExtractiveSummarizer, extract_summary
 from strandline.context.salience import is_rule, names
 from strandline.context.sections import (
     COURSE,
@@ -77,10 +77,15 @@ def test_h24_the_unanswered_request_comes_first_and_what_is_done_is_listed_as_do
         user("Task B: write the tests."),
         answer("Looking.", stop="toolUse"),
     ]
-    told = summarised(*messages, split_turn=True)
+    told = summarised(*messages)
     assert next(iter(told)) == OPEN_REQUEST
     assert told[OPEN_REQUEST] == ["- [user] Task B: write the tests."]
     assert told[DONE] == ["- [user] Task A: rename the module. [assistant] Renamed it to core."]
+
+
+def test_h24_a_request_whose_turn_is_cut_is_told_as_going_on_after_the_summary() -> None:
+    told = summarised(user("Task B."), answer("Looking.", stop="toolUse"), split_turn=True)
+    assert told[OPEN_REQUEST] == [f"- [user] Task B.{GOES_ON}"]
 
 
 def test_h24_an_earlier_open_request_is_done_once_it_was_answered() -> None:

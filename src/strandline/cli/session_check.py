@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -38,19 +38,13 @@ def verify(state_dir: Path, *, file: Path, as_json: bool) -> int:
     Exit code 0 is clean, 1 is with findings, 2 is unreadable.
     """
     with opened(file, state_dir) as session:
-        findings, entries = list(session.verify()), session.entry_count
-        if not session.header and not _has(findings, "missing-header"):
-            findings.insert(0, Finding("missing-header", 0, "no line of type session", 1))
+        findings, entries = session.verify(), session.entry_count
     version, findings = _with_lines(file, findings)
     if as_json:
         print_json(_findings_json(file, version, entries, findings))
     else:
         print_lines(_finding_lines(file, version, entries, findings))
     return 1 if findings else 0
-
-
-def _has(findings: Iterable[Finding], kind: str) -> bool:
-    return any(finding.kind == kind for finding in findings)
 
 
 def _with_lines(file: Path, findings: list[Finding]) -> tuple[int, list[Finding]]:

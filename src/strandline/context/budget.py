@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.context.sanitize import FAILED_REASONS, moment_ms
+from strandline.context.sanitize import FAILED_REASONS, moment_ms, sanitize
 from strandline.context.tokens import MessageTokens
 from strandline.errors import ContextOverflow
 from strandline.transcript.context import PathMessage
@@ -187,21 +187,21 @@ def scale_of(
     """
     start, summarised_ms = 0, -1.0
     for index, (_, message) in enumerate(items):
-        if message.get("role") == "compactionSummary":
+        if isinstance(message, dict) and message.get("role") == "compactionSummary":
             start, summarised_ms = index, moment_ms(message, 0)
     for index in range(len(items) - 1, start, -1):
         message = items[index].message
         reported = _prompt_tokens(message, model)
         if reported and moment_ms(message, 0) > summarised_ms:
-            estimate = fixed + sum(tokens.of(*item) for item in items[:index])
+            estimate = fixed + sanitize(items[:index], tokens).tokens
             return calibrated(1.0, estimate, reported)
     return 1.0
 
 
 def _prompt_tokens(message: Message, model: tuple[str, str] | None) -> int:
     """What the provider counted as the prompt of this answer; 0 when that says nothing."""
-    usage = message.get("usage")
-    if message.get("role") != "assistant" or not isinstance(usage, dict):
+    usage = message.get("usage") if isinstance(message, dict) else None
+    if usage is None or message.get("role") != "assistant" or not isinstance(usage, dict):
         return 0
     if message.get("stopReason") in FAILED_REASONS:
         return 0

@@ -9,13 +9,13 @@ the person's own words. Source: spec 3, Budget and compaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from strandline.context.assemble import prepare
 from strandline.context.budget import Budget
-from strandline.context.dialogue import spoken_texts
+from strandline.context.dialogue import is_answer, spoken_texts
 from strandline.context.files import file_operations
 from strandline.context.frames import COMPACTION_FRAME
 from strandline.context.sections import (
@@ -260,7 +260,7 @@ class _Draft:
         request = _request_after(self.said, self.first)
         if request is None or (request < self.cut and is_reference(self.said[request])):
             text = unquoted(self._previous_sections().get(OPEN_REQUEST, []))
-        elif request < self.cut:
+        elif request < self.cut and not any(is_answer(m.message) for m in self.said[request:]):
             text = "\n".join(spoken_texts(self.said[request].message))
         else:
             return ()
@@ -297,35 +297,3 @@ def _for_summary(
     if message["role"] == "toolResult" and said.tokens > TOOL_RESULT_TOKENS:
         return shorten_message(message, TOOL_RESULT_TOKENS, tokens)
     return message
-
-
-def split_request(
-    request: SummaryRequest, max_input_tokens: int, tokens: MessageTokens
-) -> tuple[SummaryRequest, ...]:
-    """The request in parts whose messages fit a summariser's own window.
-
-    The parts are summarised in order, each with the summary of the part before as its
-    `previous_summary` (the first keeps the request's).
-    """
-    parts: list[list[Message]] = [[]]
-    taken = 0
-    for message in request.messages:
-        size = tokens.count(message)
-        if size > max_input_tokens:
-            message = shorten_message(message, max_input_tokens, tokens)  # noqa: PLW2901 - the same message, shorter
-            size = tokens.count(message)
-        if taken + size > max_input_tokens and parts[-1]:
-            parts.append([])
-            taken = 0
-        parts[-1].append(message)
-        taken += size
-    last = len(parts) - 1
-    return tuple(
-        replace(
-            request,
-            messages=tuple(part),
-            previous_summary=request.previous_summary if index == 0 else None,
-            split_turn=request.split_turn if index == last else True,
-        )
-        for index, part in enumerate(parts)
-    )

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from strandline.context.blocks import json_text, well_formed
+from strandline.context.sanitize import FAILED_REASONS
 from strandline.transcript.messages import Message
 
 QUOTE = "| "
 """Begins each quoted text, after who said it."""
 
+_UNFINISHED = FAILED_REASONS | {"toolUse"}
 _TITLES = {
     "bashExecution": "command by the user",
     "branchSummary": "summary of another branch",
@@ -68,11 +70,24 @@ def spoken_texts(message: Message) -> Iterator[str]:
 
 def calls_of(message: Message) -> Iterator[dict[str, Any]]:
     """The tool calls of an assistant message."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return
     content = message.get("content")
-    if message.get("role") == "assistant" and isinstance(content, list):
+    if isinstance(content, list):
         for block in content:
             if isinstance(block, dict) and block.get("type") == "toolCall":
                 yield block
+
+
+def is_answer(message: Message) -> bool:
+    """Whether an assistant message finishes what was asked: it says something, and neither
+    goes on with tools nor failed.
+    """
+    return (
+        message.get("role") == "assistant"
+        and message.get("stopReason") not in _UNFINISHED
+        and any(text.strip() for text in spoken_texts(message))
+    )
 
 
 def _one_line(value: object) -> str:

@@ -17,9 +17,8 @@ from itertools import islice
 
 import lede  # type: ignore[import-untyped]  # it ships no types
 
-from strandline.context.dialogue import calls_of, message_lines, spoken_texts
+from strandline.context.dialogue import calls_of, is_answer, message_lines, spoken_texts
 from strandline.context.salience import is_question, is_rule, names, sentences, weight
-from strandline.context.sanitize import FAILED_REASONS
 from strandline.context.sections import (
     COURSE,
     DONE,
@@ -48,6 +47,9 @@ SHARES = {
 }
 """What each section may take of the room at first; what is left goes to all of them."""
 
+GOES_ON = " (begun here, it goes on after this summary)"
+"""Said of a request whose turn is cut: what came of it is in the messages that are kept."""
+
 LINE_CHARS = 280
 """A line is condensed to about this."""
 
@@ -75,7 +77,6 @@ NAMES_FROM_CHARS = 1_000_000
 _CJK_STOP = re.compile(r"(?<=[。！？])")  # noqa: RUF001 - full-width marks end sentences
 _DANGLING = re.compile(r" \d+\.$")
 _MARKS = re.compile(r"^(?:\s*(?:[-*>]|#+)\s+)+")
-_UNFINISHED = FAILED_REASONS | {"toolUse"}
 
 
 class ExtractiveSummarizer:
@@ -132,6 +133,7 @@ class _Told:
     def __init__(self, request: SummaryRequest, counter: TokenCounter) -> None:
         self._counter = counter
         self._max_tokens = request.max_tokens
+        self._split_turn = request.split_turn
         self._messages = request.messages
         self._previous = parse_sections(request.previous_summary or "")
         self._previous.pop(FILES, None)
@@ -156,14 +158,14 @@ class _Told:
         for place, message in enumerate(self._messages):
             if message.get("role") == "user":
                 turns.append((place, None))
-            elif turns and _is_answer(message):
+            elif turns and is_answer(message):
                 turns[-1] = (turns[-1][0], place)
         return turns
 
     @property
     def _is_answered(self) -> bool:
         """Whether anything was finished in these messages."""
-        return any(_is_answer(message) for message in self._messages)
+        return any(is_answer(message) for message in self._messages)
 
     def open_request(self) -> Iterator[str]:
         """The newest request, unless it was answered; else the one from before."""
@@ -171,7 +173,8 @@ class _Told:
             text = _text(self._messages[self._turns[-1][0]])
             room = int(self._max_tokens * SHARES[OPEN_REQUEST] * 0.8)
             if text:
-                yield f"- [user] {' '.join(shorten_text(text, room, self._counter).split())}"
+                request = " ".join(shorten_text(text, room, self._counter).split())
+                yield f"- [user] {request}{GOES_ON if self._split_turn else ''}"
         elif not self._turns and not self._is_answered:
             yield from self._kept(OPEN_REQUEST)
 
@@ -203,7 +206,7 @@ class _Told:
             if request:
                 yield f"- [user] {request} [assistant] {answer}"
         if self._turns or self._is_answered:
-            yield from self._kept(OPEN_REQUEST)
+            yield from (line.removesuffix(GOES_ON) for line in self._kept(OPEN_REQUEST))
         yield from self._kept(DONE)
 
     def facts(self) -> Iterator[str]:
@@ -291,14 +294,6 @@ def _is_told(message: Message) -> bool:
 
 def _weight_of(message: Message) -> int:
     return weight(_raw_text(message))
-
-
-def _is_answer(message: Message) -> bool:
-    return (
-        message.get("role") == "assistant"
-        and message.get("stopReason") not in _UNFINISHED
-        and bool(_text(message))
-    )
 
 
 def _raw_text(message: Message) -> str:

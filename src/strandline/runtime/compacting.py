@@ -79,5 +79,5 @@ def _plan(
         force=trigger in {"manual", "overflow"},
     )
     if isinstance(plan, NoCompaction):
-        raise CompactionRefused(f"nothing was compacted: {plan.reason}", remedy="just go on")
+        raise CompactionRefused(f"nothing was compacted: {plan.reason}", remedy="the context can stay as it is")
     return plan

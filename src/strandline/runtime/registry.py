@@ -17,7 +17,7 @@ from strandline.errors import SessionNotFound, TranscriptNotFound
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.turn import TurnResult
 from strandline.sessions.keys import SessionKey, explicit_key, file_stem_for, tui_key
-from strandline.sessions.rows import SessionRow, new_row, transcript_name
+from strandline.sessions.rows import SessionRow, new_row, row_of, transcript_name
 from strandline.sessions.store import RowStore
 from strandline.transcript.codec import encode_object
 from strandline.transcript.header import new_header
@@ -177,7 +177,8 @@ def _after_turn(row: SessionRow, info: ModelInfo, result: TurnResult, now_ms: in
     usage = result.message.get("usage") or {}
     cost = (usage.get("cost") or {}).get("total", 0.0)
     automatic = [c for c in result.compactions if c.trigger != "manual"]
-    return row.with_changes(
+    answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
+    return row_of({**row.raw, **answered}).with_changes(
         updated_at=now_ms,
         last_interaction_at=now_ms,
         input_tokens=(row.input_tokens or 0) + usage.get("input", 0),

@@ -108,13 +108,18 @@ class JsonlLog:
 
     def _locked_at(self, expected_end: int) -> DiskFile:
         """The file, locked for writing. Raises `TranscriptMoved` if it ends elsewhere."""
+        if self._closed:
+            raise StoreWriteFailed(f"{self.path} was closed", remedy="open it again")
         try:
-            file = self._file_for_writing()
+            file = self._file if self._writable else self._reopen(write=True)
             file.lock(wait=True)
             end = file.size()
-            if end == expected_end and self._disk.is_same(file, self.path):
+            is_here = self._disk.is_same(file, self.path)
+            if is_here and end == expected_end:
                 return file
             file.unlock()
+            if not is_here:
+                end = self._reopen(write=True).size()
         except FileNotFoundError as error:
             raise StoreWriteFailed(
                 f"{self.path} is gone", remedy="restore it, or start a new session"
@@ -125,13 +130,6 @@ class JsonlLog:
                 remedy="check its permissions and owner",
             ) from error
         raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
-
-    def _file_for_writing(self) -> DiskFile:
-        if self._closed:
-            raise StoreWriteFailed(f"{self.path} was closed", remedy="open it again")
-        if self._writable and self._disk.is_same(self._file, self.path):
-            return self._file
-        return self._reopen(write=True)
 
     def _write(self, file: DiskFile, data: bytes) -> None:
         written = file.append(data)

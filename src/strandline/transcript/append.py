@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from strandline.clock import Clock, IdSource, iso_from_ms
-from strandline.errors import TranscriptMoved
+from strandline.errors import TranscriptMoved, TranscriptUnreadable
 from strandline.transcript.codec import encode_object
 from strandline.transcript.header import new_header
 from strandline.transcript.lookups import Lookups
@@ -72,8 +72,7 @@ class Appender:
     def _write(self, kind: str, body: JsonObject, parent_of: ParentOf) -> tuple[str, int]:
         while True:
             try:
-                if self._reader.tree.is_blank:
-                    self._append_line(self._header())
+                self._begin()
                 entry = self._entry(kind, body, parent_of)
                 return entry["id"], self._append_line(entry)
             except TranscriptMoved:
@@ -88,10 +87,17 @@ class Appender:
             **body,
         }
 
-    def _header(self) -> JsonObject:
-        """For a file in which nothing can be read, as a crash at its creation leaves it."""
-        session_id = self._reader.log.name.rpartition("/")[2].removesuffix(".jsonl")
-        return new_header(session_id, self._clock, "", None)
+    def _begin(self) -> None:
+        """Give an empty file, as a crash at its creation leaves it, its header."""
+        reader = self._reader
+        if reader.tree.is_foreign or (reader.tree.is_blank and reader.torn):
+            raise TranscriptUnreadable(
+                f"{reader.log.name} holds no line of a transcript: nothing was written",
+                remedy="check the path, or move the file out of the way",
+            )
+        if reader.tree.is_blank:
+            session_id = reader.log.name.rpartition("/")[2].removesuffix(".jsonl")
+            self._append_line(new_header(session_id, self._clock, "", None))
 
     def _append_line(self, value: JsonObject) -> int:
         line = encode_object(value)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
-from strandline.transcript.entries import KNOWN_TYPES, Head
+from strandline.transcript.entries import KNOWN_TYPES, MARKER_TYPES, Head
 
 
 class Beyond(Enum):
@@ -57,22 +57,21 @@ IsKnown = Callable[[str], bool | None]
 
 def advance(position: Position | None, head: Head, entry_id: str, is_known: IsKnown) -> Step:
     """How the line `head`, which holds entry `entry_id`, moves `position`."""
-    leaf: Parent = BEYOND if position is None else position.leaf
-    parent: Parent = leaf if head.parent_id is UNSET else head.parent_id
-    kind, here = head.type, Position(entry_id, entry_id)
-    if kind == "leaf":
+    leaf, append_parent = position or (BEYOND, BEYOND)
+    named = head.parent_id
+    parent: Parent = leaf if named is UNSET else named
+    if head.type not in MARKER_TYPES and head.type in KNOWN_TYPES and head.append_mode != "side":
+        if position is None or (parent == append_parent and leaf != append_parent):
+            parent = leaf
+        return Step(Position(entry_id, entry_id), parent)
+    if head.type == "leaf":
         return _leaf_line(position, leaf, head, is_known)
-    if kind not in KNOWN_TYPES and head.parent_id is UNSET:
+    if head.type in KNOWN_TYPES and head.append_mode != "side":  # a label, a name
+        moves = leaf == (None if named is UNSET else named)
+        return Step(Position(entry_id, entry_id) if moves else position, parent)
+    if head.type not in KNOWN_TYPES and named is UNSET:
         return Step(position, parent)
-    if kind not in KNOWN_TYPES or head.append_mode == "side":
-        return Step(position and Position(position.leaf, entry_id), parent)
-    if kind in {"label", "session_info"}:
-        named = None if head.parent_id is UNSET else head.parent_id
-        return Step(here if named == leaf else position, parent)
-    if position is None:
-        return Step(here, BEYOND)
-    followed_a_detour = parent == position.append_parent != leaf
-    return Step(here, leaf if followed_a_detour else parent)
+    return Step(position and Position(position.leaf, entry_id), parent)
 
 
 def _leaf_line(position: Position | None, leaf: Parent, head: Head, is_known: IsKnown) -> Step:

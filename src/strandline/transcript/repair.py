@@ -22,6 +22,7 @@ from strandline.transcript.codec import (
     encode_object,
 )
 from strandline.transcript.entries import MARKER_TYPES
+from strandline.transcript.mend import mended
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.migrate import CURRENT_VERSION, migrate, version_of
 from strandline.transcript.position import BEYOND, Parent
@@ -111,6 +112,9 @@ class _Work:
         row = self._newcomer(line) if node is None else self._known(line, node)
         if row is None:
             return
+        sound = mended(row.content, row.id, row.line, self._report)
+        if sound is not row.content:
+            row.content, row.head = sound, decode_head(sound)
         if self._is_list:
             self._link(row, is_new=node is None)
         self._rows[row.id] = row

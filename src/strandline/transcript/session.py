@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from strandline.clock import Clock, IdSource
-from strandline.errors import EntryNotFound, InvalidEntry, TranscriptUnreadable
+from strandline.errors import EntryNotFound, InvalidEntry
 from strandline.transcript.append import Appender, Durability
 from strandline.transcript.bodies import damaged_bodies
 from strandline.transcript.codec import decode_object
@@ -38,8 +38,8 @@ class Session:
     """A conversation as a tree; every change is one appended line.
 
     `durability` "fsync" acknowledges what is said only when it would survive a power cut;
-    "none" leaves that to the operating system. Raises `TranscriptUnreadable` when the log
-    holds no line of a transcript at all.
+    "none" leaves that to the operating system. A file of which no line is of a transcript
+    opens as an empty session, and takes no entry (`TranscriptUnreadable`).
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class Session:
         self._clock, self._ids = clock, ids
         self._reader = Reader(self._log, sizes)
         self._reader.open()
-        self._refuse_other_files()
         self._lookups = Lookups(self._reader)
         self._appender = Appender(self._reader, self._lookups, clock, ids, durability)
         self._live = LiveContext(self._reader)
@@ -338,14 +337,6 @@ class Session:
         self._log.close()
 
     # -- inside ----------------------------------------------------------------------------
-
-    def _refuse_other_files(self) -> None:
-        tree = self._reader.tree
-        if tree.is_foreign or (tree.is_blank and self._reader.torn is not None):
-            raise TranscriptUnreadable(
-                f"{self._log.name} holds no line of a transcript",
-                remedy="check the path; nothing was written to it",
-            )
 
     def _end(self, leaf_id: str | None) -> str | None:
         """Where a path ends: at `leaf_id`, or where the conversation stands."""

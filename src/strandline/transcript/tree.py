@@ -98,7 +98,7 @@ class Tree:
         if head.type == "session":
             self._header(offset)
             return
-        if self.complete and self.is_blank:
+        if not self.entry_count and self.complete and self.is_blank:
             self._report("missing-header", offset, "the first entry stands before any header")
         self.entry_count += 1
         entry_id = head.id
