@@ -97,10 +97,10 @@ class State:
         Raises `ConfigError` for a model that cannot be used, with the nearest names.
         """
         from strandline.context.budget import CompactionSettings
-        from strandline.context.extractive import ExtractiveSummarizer
         from strandline.context.tokens import MessageTokens
         from strandline.models.tokenizer import counter
         from strandline.runtime.agent import Agent
+        from strandline.runtime.offline import OfflineSummarizer
 
         own = self.settings.agent(agent_id)
         info = self.model_info(model_ref or self.model_ref(agent_id))
@@ -109,7 +109,7 @@ class State:
             id=agent_id,
             model=self._model(info),
             info=info,
-            summarizer=ExtractiveSummarizer(counts),
+            summarizer=OfflineSummarizer(counts),
             tokens=MessageTokens(counts),
             clock=self.clock,
             compaction=CompactionSettings(**own.compaction.model_dump()),

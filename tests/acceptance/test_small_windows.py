@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from strandline.clock import SystemClock
-from strandline.context.extractive import ExtractiveSummarizer
 from strandline.context.tokens import MessageTokens
 from strandline.manager import SessionManager
 from strandline.models.openai_chat import OpenAIChatModel
@@ -19,6 +18,7 @@ from strandline.models.tokenizer import counter
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
+from strandline.runtime.offline import OfflineSummarizer
 from strandline.runtime.turn import run_turn, user_message
 from strandline.testing import ScriptedModelServer
 from strandline.testing.chat_wire import OverflowStyle
@@ -51,7 +51,7 @@ async def test_every_message_is_answered_and_the_transcript_stays_clean(
         clock = SystemClock()
         model = OpenAIChatModel(server.base_url, clock=clock)
         info = ModelInfo("scripted", "scripted", "openai-completions", window, 2_000)
-        summarizer = ExtractiveSummarizer(tokens.counter)
+        summarizer = OfflineSummarizer(tokens.counter)
         agent = Agent("main", model, info, summarizer, tokens, clock)
         session = SessionManager.create(session_dir=tmp_path, cwd="/")
         compactions: list[CompactionReceipt] = []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.context.extractive import GOES_ON, ExtractiveSummarizer, extract_summary
+from strandline.context.extractive import GOES_ON, extract_summary
 from strandline.context.salience import is_rule, names
 from strandline.context.sections import (
     COURSE,
@@ -44,13 +44,6 @@ def summarised(*messages: Message, max_tokens: int = 1_000, **more: Any) -> dict
     text = extract_summary(SummaryRequest(messages, max_tokens, **more), COUNTER)
     assert COUNTER.count(text) <= max_tokens
     return parse_sections(text)
-
-
-async def test_it_is_a_summariser() -> None:
-    summarizer = ExtractiveSummarizer(COUNTER)
-    assert summarizer.name == "extractive"
-    request = SummaryRequest([user("Fix /srv/app.py"), answer("Fixed.")], 500)
-    assert "/srv/app.py" in await summarizer.summarize(request)
 
 
 def test_rules_paths_and_questions_survive_a_long_conversation() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from strandline.context.budget import CompactionSettings
-from strandline.context.extractive import ExtractiveSummarizer
 from strandline.context.tokens import MessageTokens
 from strandline.manager import SessionManager
 from strandline.models.openai_chat import OpenAIChatModel
 from strandline.models.tokenizer import counter
 from strandline.runtime.agent import Agent
 from strandline.runtime.model import ModelInfo, Prices
+from strandline.runtime.offline import OfflineSummarizer
 from strandline.testing import ScriptedModelServer, SimulatedClock
 
 AgentFor = Callable[..., Agent]
@@ -40,7 +40,7 @@ def agent_for(clock: SimulatedClock) -> AgentFor:
             "main",
             OpenAIChatModel(server.base_url, clock=clock),
             ModelInfo("test", "scripted", "openai-completions", window, 500, Prices(1.0, 2.0)),
-            ExtractiveSummarizer(tokens.counter),
+            OfflineSummarizer(tokens.counter),
             tokens,
             clock,
             compaction or CompactionSettings(),

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 import click
 
 from strandline.cli.notices import note, warn
+from strandline.cli.output import columns
 from strandline.cli.row_text import row_line
-from strandline.cli.words import safe
+from strandline.cli.words import cut, one_line, safe
 from strandline.errors import StrandlineError
+from strandline.manager import SessionManager
+from strandline.sessions.rows import transcript_name
 
 if TYPE_CHECKING:
     from strandline.cli.chat_loop import ChatLoop
     from strandline.runtime.registry import SessionRegistry
+    from strandline.sessions.rows import SessionRow
     from strandline.wiring import State
 
 MOST_LISTED = 9
@@ -109,21 +113,38 @@ def _choose_key(state: State, agent_id: str, *, new: bool, ask: bool) -> str:
     if new:
         return registry.new_key()
     main = state.main_key(agent_id)
-    recent = _recent(registry, state.clock.now_ms())
+    recent = _recent(state, agent_id, registry)
     if not ask or not recent:
         return main
     return _pick(registry, recent)
 
 
-def _recent(registry: SessionRegistry, now_ms: int) -> list[tuple[str, str]]:
+def _recent(state: State, agent_id: str, registry: SessionRegistry) -> list[tuple[str, str]]:
     """The newest conversations: key, and a line about each."""
+    now_ms = state.clock.now_ms()
     rows = sorted(registry.rows().items(), key=lambda item: -(item[1].updated_at or 0))
-    return [(key, row_line(key, row, now_ms)) for key, row in rows[:MOST_LISTED]]
+    return [
+        (key, f"{row_line(key, row, now_ms)}  {_last_words(state, agent_id, row)}")
+        for key, row in rows[:MOST_LISTED]
+    ]
+
+
+def _last_words(state: State, agent_id: str, row: SessionRow) -> str:
+    """The session's name, or what the person said last; nothing where that cannot be read."""
+    from strandline.cli.gist import message_words  # noqa: PLC0415 - only where there is a choice
+
+    path = state.sessions_folder(agent_id) / transcript_name(row)
+    try:
+        with SessionManager.open(path, cache_dir=state.cache) as session:
+            said = [m for m in session.build_context().messages if m.get("role") == "user"]
+            return session.name or (message_words(said[-1]) if said else "")
+    except StrandlineError:
+        return ""
 
 
 def _pick(registry: SessionRegistry, recent: list[tuple[str, str]]) -> str:
     for number, (_, line) in enumerate(recent, 1):
-        click.echo(f"{number}  {safe(line)}")
+        click.echo(cut(f"{number}  {one_line(line)}", columns()))
     click.echo("n  a new conversation")
     answer = click.prompt("Which one?", default="1", show_default=True).strip().lower()
     if answer in {"n", "new"}:

@@ -7,10 +7,12 @@ The table is also the source of `/help` and of completion.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from strandline.cli.chat_loop import ChatLoop, Quit
-from strandline.errors import StrandlineError
+from strandline.errors import EntryNotFound, StrandlineError
+from strandline.transcript.session import Session
 
 Run = Callable[[ChatLoop, str], Awaitable[None]]
 
@@ -75,16 +77,21 @@ async def _branch(chat: ChatLoop, rest: str) -> None:
 
 async def _label(chat: ChatLoop, rest: str) -> None:
     session = chat.conversation.session
-    target, _, label = rest.partition(" ")
-    if target and not label:
-        leaf, label = session.leaf_id, target
-    else:
-        leaf = session.find(target) if target else None
-    if leaf is None:
+    entry_id, label = _entry_and_label(session, rest)
+    if entry_id is None or not label:
         chat.say_status("say which: /label TEXT, or /label ENTRY TEXT")
         return
-    session.append_label(leaf, label.strip())
-    chat.say_status(f"{leaf} is now {label.strip()!r}")
+    session.append_label(entry_id, label)
+    chat.say_status(f"{entry_id} is now {label!r}")
+
+
+def _entry_and_label(session: Session, rest: str) -> tuple[str | None, str]:
+    """The entry that the first word names and the rest; else the leaf and all of it."""
+    first, _, label = rest.partition(" ")
+    if label:
+        with suppress(EntryNotFound):
+            return session.find(first), label.strip()
+    return session.leaf_id, rest
 
 
 async def _model(chat: ChatLoop, rest: str) -> None:

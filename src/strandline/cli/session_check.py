@@ -122,7 +122,7 @@ def _listed(found: Sequence[Finding | Change]) -> Iterator[str]:
     "--output",
     "out",
     metavar="OUT",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="The new file  [default: NAME.repaired.jsonl beside FILE]",
 )
 @json_option

@@ -34,7 +34,7 @@ FORMATS = {".md": "md", ".markdown": "md", ".html": "html", ".htm": "html", ".js
     "--output",
     "out",
     metavar="OUT",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, readable=False),
     help="A new file  [default: standard output]",
 )
 @click.option("--branch", metavar="ENTRY", help="The branch that ends at this entry.")

@@ -5,6 +5,7 @@ Opening for reading changes nothing: not the file, not its times, nothing beside
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from typing import NoReturn
 
 import click
 
+from strandline.cli.outline import in_order
 from strandline.errors import TranscriptNotFound, TranscriptUnreadable
 from strandline.manager import SessionManager
+from strandline.transcript.entries import KNOWN_TYPES
 
-file_argument = click.argument("file", type=click.Path(path_type=Path))
+file_argument = click.argument("file", type=click.Path(path_type=Path, readable=False))
 """The argument FILE, as the parameter `file`."""
 
 
@@ -28,11 +31,16 @@ def opened(file: Path, state_dir: Path) -> Iterator[SessionManager]:
     `TranscriptNotFound`, `TranscriptUnreadable`.
     """
     check_is_file(file)
-    cache = state_dir / "cache" if state_dir.is_dir() else None
+    may_cache = os.path.isdir(state_dir) and os.access(state_dir, os.R_OK | os.X_OK)  # noqa: PTH112 - Path.is_dir raises
+    cache = state_dir / "cache" if may_cache else None
     with SessionManager.open(file, cache_dir=cache) as session:
-        if not session.header and session.leaf_id is None and not session.tips():
+        if not session.header and not _has_known_entries(session):
             refuse(file)
         yield session
+
+
+def _has_known_entries(session: SessionManager) -> bool:
+    return any(node.head.type in KNOWN_TYPES for node, _ in in_order(session.tree()))
 
 
 def read_bytes(file: Path) -> bytes:

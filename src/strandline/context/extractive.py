@@ -79,19 +79,6 @@ _DANGLING = re.compile(r" \d+\.$")
 _MARKS = re.compile(r"^(?:\s*(?:[-*>]|#+)\s+)+")
 
 
-class ExtractiveSummarizer:
-    """A `Summarizer` that needs no model and no network."""
-
-    name = "extractive"
-
-    def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-
-    async def summarize(self, request: SummaryRequest) -> str:
-        """The summary, never longer than `request.max_tokens`; never raises."""
-        return extract_summary(request, self._counter)
-
-
 def extract_summary(request: SummaryRequest, counter: TokenCounter) -> str:
     """The summary of a request, in the fixed sections."""
     told = _Told(request, counter)

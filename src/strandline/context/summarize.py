@@ -1,7 +1,7 @@
 """The seam to summarisers: messages go in, a bounded text comes out.
 
-Source: spec 3, Budget and compaction (Summaries). The offline summariser that needs no
-model is `strandline.context.extractive`.
+Source: spec 3, Budget and compaction (Summaries). What needs no model is in
+`strandline.context.extractive`.
 """
 
 from __future__ import annotations

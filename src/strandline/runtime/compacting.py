@@ -79,5 +79,7 @@ def _plan(
         force=trigger in {"manual", "overflow"},
     )
     if isinstance(plan, NoCompaction):
-        raise CompactionRefused(f"nothing was compacted: {plan.reason}", remedy="the context can stay as it is")
+        raise CompactionRefused(
+            f"nothing was compacted: {plan.reason}", remedy="the context can stay as it is"
+        )
     return plan

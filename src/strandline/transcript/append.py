@@ -72,7 +72,8 @@ class Appender:
     def _write(self, kind: str, body: JsonObject, parent_of: ParentOf) -> tuple[str, int]:
         while True:
             try:
-                self._begin()
+                if not self._reader.tree.is_transcript:
+                    self._begin()
                 entry = self._entry(kind, body, parent_of)
                 return entry["id"], self._append_line(entry)
             except TranscriptMoved:
@@ -90,14 +91,14 @@ class Appender:
     def _begin(self) -> None:
         """Give an empty file, as a crash at its creation leaves it, its header."""
         reader = self._reader
-        if reader.tree.is_foreign or (reader.tree.is_blank and reader.torn):
+        malformed = any(finding.kind == "malformed-line" for finding in reader.tree.findings)
+        if malformed or reader.torn or reader.tree.entry_count:
             raise TranscriptUnreadable(
                 f"{reader.log.name} holds no line of a transcript: nothing was written",
                 remedy="check the path, or move the file out of the way",
             )
-        if reader.tree.is_blank:
-            session_id = reader.log.name.rpartition("/")[2].removesuffix(".jsonl")
-            self._append_line(new_header(session_id, self._clock, "", None))
+        session_id = reader.log.name.rpartition("/")[2].removesuffix(".jsonl")
+        self._append_line(new_header(session_id, self._clock, "", None))
 
     def _append_line(self, value: JsonObject) -> int:
         line = encode_object(value)

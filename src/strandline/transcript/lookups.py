@@ -117,14 +117,15 @@ class Lookups:
 
     def is_taken(self, entry_id: str) -> bool:
         """Whether an id, of the form that we make, is in any line of the transcript."""
-        return self._reader.consistently(lambda: self._is_taken(entry_id))
+        tree = self._reader.tree
+        if entry_id in tree.nodes or tree.complete:
+            return entry_id in tree.nodes
+        return self._reader.consistently(lambda: self._is_taken_earlier(entry_id))
 
-    def _is_taken(self, entry_id: str) -> bool:
+    def _is_taken_earlier(self, entry_id: str) -> bool:
         reader = self._reader
-        if entry_id in reader.tree.nodes:
-            return True
         if reader.tree.complete:
-            return False
+            return entry_id in reader.tree.nodes
         side = reader.side_file()
         if side is not None and side.end >= reader.start:
             return side.find(entry_id) is not None

@@ -124,7 +124,7 @@ class Reader:
         if start != self.end:
             self.refresh()  # a line that lacked its end was ended first
             return
-        self.tree.feed(line, start)
+        self.tree.feed_line(line, start)
         self.end = self.log_end = start + len(line) + 1
         self._last_bytes = line[1 - REMEMBERED_BYTES :] + b"\n"
 

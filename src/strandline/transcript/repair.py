@@ -21,7 +21,7 @@ from strandline.transcript.codec import (
     decode_object,
     encode_object,
 )
-from strandline.transcript.entries import MARKER_TYPES
+from strandline.transcript.entries import KNOWN_TYPES, MARKER_TYPES
 from strandline.transcript.mend import mended
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.migrate import CURRENT_VERSION, migrate, version_of
@@ -183,7 +183,7 @@ class _Work:
     def result(self, header: JsonObject) -> list[bytes]:
         """The lines of the new file; none where nothing could be read."""
         rows = self._rows
-        if self._header is None and not rows:
+        if self._header is None and not any(r.head.type in KNOWN_TYPES for r in rows.values()):
             return []
         position = self._tree.position
         leaf = position.leaf if position else None

@@ -47,7 +47,8 @@ class Tree:
     `position` is None as long as a tree from the middle has met nothing that settles it.
     `is_known` answers for ids of earlier lines that were not fed. `is_outdated` becomes
     True when a parent arrives that had been given up as missing: only feeding everything
-    again makes the tree what it is for whoever opens the file now.
+    again makes the tree what it is for whoever opens the file now. `is_transcript` is True
+    once a header or an entry of a known type was among the lines.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Tree:
         self.position: Position | None = START if complete else None
         self.findings: list[Finding] = []
         self.is_outdated = False
+        self.is_transcript = False
         self.entry_count = 0
         self.line_count = 0
         self.name: str | None = None
@@ -81,11 +83,12 @@ class Tree:
         if not lines[-1]:
             lines.pop()
         for line in lines:
-            self.line_count += 1
-            self._line(line, offset)
+            self.feed_line(line, offset)
             offset += len(line) + 1
 
-    def _line(self, line: bytes, offset: int) -> None:
+    def feed_line(self, line: bytes, offset: int) -> None:
+        """Take in one line, without its end."""
+        self.line_count += 1
         if line[:1] != b"{" or line[-1:] != b"}":
             line, offset = self._without_padding(line, offset)
             if not line:
@@ -98,9 +101,10 @@ class Tree:
         if head.type == "session":
             self._header(offset)
             return
-        if not self.entry_count and self.complete and self.is_blank:
+        if not self.entry_count and self.complete and not self._header_was_read:
             self._report("missing-header", offset, "the first entry stands before any header")
         self.entry_count += 1
+        self.is_transcript |= head.type in KNOWN_TYPES
         entry_id = head.id
         if entry_id is None:
             if head.type not in KNOWN_TYPES:
@@ -152,18 +156,6 @@ class Tree:
         labels = {target: label for target, label in self.labels.items() if label is not None}
         return Totals(self.entry_count, self.name, labels)
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing was read: no header, no entry."""
-        return not (self._header_was_read or self.entry_count)
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether there are lines, and none of them is of a transcript."""
-        if self._header_was_read or any(n.head.type in KNOWN_TYPES for n in self.nodes.values()):
-            return False
-        return bool(self.nodes) or any(f.kind == "malformed-line" for f in self.findings)
-
     # -- damage -----------------------------------------------------------------------
 
     def _report(
@@ -190,9 +182,9 @@ class Tree:
         return bare, start
 
     def _header(self, offset: int) -> None:
-        if not (self.complete and self.is_blank):
+        if self._header_was_read or self.entry_count or not self.complete:
             self._report("second-header", offset, "a header that is not the first line")
-        self._header_was_read = True
+        self._header_was_read = self.is_transcript = True
 
     def settle(self) -> None:
         """Bridge entries whose parent is nowhere; for a complete tree that is fed for now.
