@@ -13,7 +13,6 @@ from strandline.manager import SessionManager
 from strandline.transcript.entries import Head
 from strandline.transcript.shape import TreeNode
 
-
 FACTS = "/home/user/project · since 2025-06-01 10:00 · 10 entries · 2 branches · anthropic/claude"
 
 

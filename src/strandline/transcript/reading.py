@@ -31,8 +31,8 @@ LARGEST_SHARE = 8
 """A stretch from the end is at most this part of the log; beyond, everything is read."""
 REMEMBERED_BYTES = 64
 """How much of what was read last is compared, to see that the log was not rewritten."""
-UNSOUND = frozenset({"late-parent", "parent-cycle"})
-"""Damage that keeps a side file from being made: parents would not come before children."""
+UNSOUND = frozenset({"missing-parent", "late-parent", "parent-cycle"})
+"""Damage that keeps a side file from being made: later lines could change what it says."""
 
 
 class Sizes(NamedTuple):
