@@ -23,7 +23,7 @@ def test_branch_moves_the_conversation_by_one_appended_line(
     assert {"type": "leaf", "parentId": "aside001", "targetId": "aside001"}.items() <= (
         json.loads(added).items()
     )
-    assert "← here" in run("session", "tree", talk).out.splitlines()[6]
+    assert "◉ aside001  user       Or not  [side way]  ← here" in run("session", "tree", talk).out
 
 
 def test_branch_takes_a_summary_along(talk: Path, run: Any) -> None:
@@ -72,9 +72,9 @@ def test_fork_of_an_entry_goes_to_another_folder(talk: Path, tmp_path: Path, run
     folder = tmp_path / "new" / "place"
     got = run("session", "fork", talk, "side way", "--to", folder, "--json").json()
     assert Path(got["file"]).parent == folder
-    assert got["leafId"] == "aside001"
     assert got["parentSession"] == str(talk)
-    assert run("session", "show", got["file"]).out.endswith("  Or not\n")
+    shown = run("session", "show", got["file"]).out
+    assert shown.endswith("user  2025-06-01 10:03  aside001  [side way]\n  Or not\n")
 
 
 def test_fork_notes_an_absolute_path_of_its_parent(

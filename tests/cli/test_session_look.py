@@ -92,8 +92,8 @@ def test_nothing_in_a_transcript_can_steer_the_terminal(tmp_path: Path, run: Any
         session.append_session_info(evil)
     path = tmp_path / "evil.jsonl"
     commands = [["show"], ["show", "--all", "--full"], ["tree"], ["context"], ["verify"]]
-    for command in [*commands, ["export"], ["export", "--format", "html"]]:
-        out = run("session", command[0], path, *command[1:]).out
+    for name, *more in [*commands, ["export"], ["export", "--format", "html"]]:
+        out = run("session", name, path, *more).out
         assert not [c for c in out if c != "\n" and (c < " " or "\x7f" <= c < "\xa0")]
         assert "\u202e" not in out
     named = tmp_path / f"a{evil[10:12]}\n.jsonl".replace("\x00", "")

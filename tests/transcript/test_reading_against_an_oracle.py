@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -88,6 +88,9 @@ class Naive:
                 parent = self.leaf
             self.leaf = self.point = entry_id
         self.parent[entry_id] = parent
+        self._facts(kind, data)
+
+    def _facts(self, kind: str, data: Mapping[str, Any]) -> None:
         if kind == "session_info":
             name = data.get("name")
             self.name = (name.strip() if isinstance(name, str) else "") or None
@@ -306,11 +309,31 @@ def test_so_is_a_file_whose_side_file_covers_only_its_beginning(
     assert_as_the_oracle_says(far, image)
 
 
+def answer(number: int) -> dict[str, Any]:
+    return {"role": "assistant", "content": [], "provider": "p", "model": f"m{number}"}
+
+
+ACTIONS: dict[str, Callable[[Session, int], object]] = {
+    "say": lambda session, n: session.append_message({"role": "user", "content": f"said {n}"}),
+    "answer": lambda session, n: session.append_message(answer(n)),
+    "custom": lambda session, n: session.append_custom("t", n),
+    "reset": lambda session, n: session.reset_leaf(),
+    "name": lambda session, n: session.append_session_info(f"name {n}"),
+    "think": lambda session, n: session.append_thinking_level_change("high"),
+    "settings": lambda session, n: session.build_context().thinking_level,
+    "refresh": lambda session, n: session.refresh(),
+}
+MOVES: dict[str, Callable[[Session, str], object]] = {
+    "label": lambda session, target: session.append_label(target, "l"),
+    "branch": lambda session, target: session.branch(target),
+    "compact": lambda session, target: session.append_compaction("s", target, 1),
+    "summary": lambda session, target: session.branch_with_summary(target, "b"),
+    "look": lambda session, target: session.build_context(target),
+}
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["say", "answer", "custom", "label", "branch", "compact", "reset", "name", "think"]
-            + ["summary", "look", "settings", "line", "torn", "refresh"]
+            [*ACTIONS, "label", "branch", "compact", "summary", "look", "line", "torn"]
         ),
         NUMBERS,
         st.booleans(),
@@ -322,41 +345,10 @@ STEPS = st.lists(
 def take_step(session: Session, step: str, number: int) -> None:
     known = session.path()
     target = known[number % len(known)] if known else None
-    match step:
-        case "say":
-            session.append_message({"role": "user", "content": f"said {number}"})
-        case "answer":
-            answer = {"role": "assistant", "content": [], "provider": "p", "model": f"m{number}"}
-            session.append_message(answer)
-        case "custom":
-            session.append_custom("t", number)
-        case "reset":
-            session.reset_leaf()
-        case "name":
-            session.append_session_info(f"name {number}")
-        case "think":
-            session.append_thinking_level_change("high")
-        case "look":
-            session.build_context(target)
-        case "settings":
-            context = session.build_context()
-            assert isinstance(context.thinking_level, str)
-        case "refresh":
-            session.refresh()
-        case _ if target is not None:
-            take_step_to(session, step, target)
-
-
-def take_step_to(session: Session, step: str, target: str) -> None:
-    match step:
-        case "label":
-            session.append_label(target, "l")
-        case "branch":
-            session.branch(target)
-        case "compact":
-            session.append_compaction("s", target, 1)
-        case "summary":
-            session.branch_with_summary(target, "b")
+    if step in ACTIONS:
+        ACTIONS[step](session, number)
+    elif target is not None:
+        MOVES[step](session, target)
 
 
 @given(files(duplicates=False), TINY, STEPS, entry_lines(30, duplicates=False, cycles=True))

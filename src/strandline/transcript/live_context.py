@@ -72,10 +72,11 @@ class LiveContext:
 
     def _entries_since(self, leaf_id: str | None) -> Sequence[Node] | None:
         """What came after the remembered leaf, oldest first; None if that is no short way."""
-        if leaf_id is None or self._leaf is None or self._tree is not self._reader.tree:
+        tree = self._reader.tree
+        if leaf_id is None or self._leaf is None or self._tree is not tree or tree.has_cycles:
             return None
         added: list[Node] = []
-        for node in self._reader.tree.walk(leaf_id):
+        for node in tree.walk(leaf_id):
             if node.id == self._leaf:
                 return added[::-1]
             if node.head.type == "compaction":

@@ -60,6 +60,7 @@ class Tree:
         self.findings: list[Finding] = []
         self.is_outdated = False
         self.is_transcript = False
+        self.has_cycles = False
         self.entry_count = 0
         self.line_count = 0
         self.name: str | None = None
@@ -207,6 +208,7 @@ class Tree:
 
     def _report_late_parents(self, late: list[Node]) -> None:
         cyclic = self._in_cycles(late)
+        self.has_cycles |= bool(cyclic)
         for node in late:
             kind: FindingKind = "late-parent"
             detail = f"parent {node.parent} stands further down in the file"
