@@ -24,6 +24,10 @@ NOBODY_READS = 141
 DEBUG_VARIABLE = "STRANDLINE_DEBUG"
 
 
+class NobodyReads(Exception):
+    """The other end of the pipe is closed. No `OSError`: click would make that 1."""
+
+
 def guarded(run: Callable[[], Any]) -> int:
     """Run a command and return its exit code; a failure is told on standard error.
 
@@ -44,7 +48,7 @@ def _told(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, click.Abort):
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, NobodyReads | BrokenPipeError):
         _leave_the_pipe()
         return NOBODY_READS
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

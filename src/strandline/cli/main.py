@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from strandline import __version__
-from strandline.cli.failures import guarded
+from strandline.cli.failures import NobodyReads, guarded
 from strandline.cli.lazy import LazyCommand, LazyGroup
 from strandline.settings.places import STATE_DIR_VARIABLE, resolve_state_dir
 
@@ -32,6 +32,12 @@ COMMANDS = {
 
 class Strandline(LazyGroup):
     """The root of all commands, around which failures are told (`failures`)."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise NobodyReads from error
 
     def main(
         self,

@@ -43,12 +43,22 @@ json_option = click.option("as_json", "--json", is_flag=True, help="Print one JS
 def json_text(value: Any) -> str:
     """The JSON of a value on one line; lone surrogates are escaped."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _encoded(value)
     except ValueError:
         from strandline.transcript.salvage import writable  # noqa: PLC0415 - hardly ever needed
 
-        text = json.dumps(writable(value), ensure_ascii=False, separators=(",", ":"))
+        text = _encoded(writable(value))
     return "".join(map(_escaped, text)) if _has_surrogates(text) else text
+
+
+def _encoded(value: Any) -> str:
+    """The text of a value, which may be nested a little deeper than what was read."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 100)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _has_surrogates(text: str) -> bool:
@@ -71,7 +81,10 @@ def print_json(value: Any) -> None:
 def print_bytes(parts: Iterable[bytes]) -> None:
     """Bytes on standard output, as they are."""
     sys.stdout.flush()
-    sys.stdout.buffer.writelines(parts)
+    for part in parts:
+        rest = memoryview(part)
+        while rest:  # an unbuffered stream may take less than it is given
+            rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
 
 

@@ -14,6 +14,7 @@ _ESCAPES = re.compile(
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_PERHAPS_NOT_ONE_COLUMN = re.compile("[^\x00-\u02ff\u2010-\u2027\u2190-\u22ff\u2500-\u25fc]")
 _SPACE = re.compile(r"\s+")
 
 
@@ -47,7 +48,7 @@ def one_line(text: str) -> str:
 
 def width(text: str) -> int:
     """How many columns a terminal gives to the text."""
-    if text.isascii():
+    if not _PERHAPS_NOT_ONE_COLUMN.search(text):
         return len(text)
     return sum(_columns(character) for character in text)
 
@@ -66,12 +67,11 @@ def cut(text: str, columns: int) -> str:
     """
     if width(text) <= columns:
         return text
-    used = 1
-    for end, character in enumerate(text):
-        used += _columns(character)
-        if used > columns:
-            return text[:end].rstrip() + "…"
-    return text
+    used = end = 0
+    while used + (columns_of_next := _columns(text[end])) < columns:
+        used += columns_of_next
+        end += 1
+    return text[:end].rstrip() + "…"
 
 
 def padded(text: str, columns: int) -> str:

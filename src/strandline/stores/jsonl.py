@@ -150,6 +150,7 @@ class JsonlLog:
             old = self._locked_at(expected_end)
             try:
                 self._swap_in(old, image, backup_suffix)
+                self._writable = False  # the file that is open has another name now
             except OSError as error:
                 raise StoreWriteFailed(
                     f"{self.path} could not be brought up to date ({error.strerror})",
@@ -258,19 +259,34 @@ class JsonlStore:
         return log
 
     def archive(self, name: str, suffix: str) -> str | None:
-        """Rename a transcript to ``<name><suffix>``; nothing that was said is removed."""
+        """As in the seam: at no moment is there no name, so a crash leaves one or both."""
         path = self.folder / name
         archived = path.with_name(name + suffix)
         try:
-            self._disk.link(path, archived)
+            self._link(path, archived)
             self._disk.remove(path)
+            self._disk.sync_folder(path.parent)
         except FileNotFoundError:
             return None
+        except FileExistsError:
+            raise TranscriptExists(
+                f"there is a transcript {archived} already", remedy="choose another suffix"
+            ) from None
         except OSError as error:
             raise StoreWriteFailed(
                 f"cannot archive {path} ({error.strerror})", remedy="check the folder and the disk"
             ) from error
         return archived.name
+
+    def _link(self, path: Path, archived: Path) -> None:
+        file = self._disk.open(path)
+        try:
+            self._disk.link(path, archived)
+        except FileExistsError:
+            if not self._disk.is_same(file, archived):  # else a crash left both names
+                raise
+        finally:
+            file.close()
 
     def names(self) -> Sequence[str]:
         return sorted(self._disk.names(self.folder, ".jsonl"))

@@ -105,11 +105,14 @@ class MemoryStore:
         return log
 
     def archive(self, name: str, suffix: str) -> str | None:
-        """Give a transcript another name."""
         if name not in self._logs:
             return None
+        if name + suffix in self._logs:
+            raise TranscriptExists(
+                f"there is a transcript {name + suffix!r} already", remedy="choose another suffix"
+            )
         self._logs[name + suffix] = self._logs.pop(name)
         return name + suffix
 
     def names(self) -> Sequence[str]:
-        return sorted(self._logs)
+        return sorted(name for name in self._logs if name.endswith(".jsonl"))

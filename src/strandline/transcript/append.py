@@ -91,8 +91,8 @@ class Appender:
     def _begin(self) -> None:
         """Give an empty file, as a crash at its creation leaves it, its header."""
         reader = self._reader
-        malformed = any(finding.kind == "malformed-line" for finding in reader.tree.findings)
-        if malformed or reader.torn or reader.tree.entry_count:
+        found = {finding.kind for finding in (*reader.tree.findings, reader.torn) if finding}
+        if reader.tree.entry_count or not found.isdisjoint({"malformed-line", "torn-line"}):
             raise TranscriptUnreadable(
                 f"{reader.log.name} holds no line of a transcript: nothing was written",
                 remedy="check the path, or move the file out of the way",

@@ -27,13 +27,11 @@ def version_of(header: JsonObject | None, first_entry: JsonObject | None) -> int
     header and whose entries have no ids. Where entries have ids, it is not version 1,
     whatever a damaged header says: they must not get others.
     """
-    has_ids = first_entry is None or "id" in first_entry
-    if header is None:
-        return CURRENT_VERSION if has_ids else 1
-    version = header.get("version", 1)
+    version = header.get("version", 1) if header is not None else None
     if not isinstance(version, int) or isinstance(version, bool):
-        version = 1
-    return max(version, 2) if first_entry is not None and has_ids else version
+        version = 1 if header is not None or first_entry is not None else CURRENT_VERSION
+    has_ids = first_entry is not None and "id" in first_entry
+    return CURRENT_VERSION if version < 2 and has_ids else version
 
 
 def migrate(image: bytes, version: int) -> bytes:

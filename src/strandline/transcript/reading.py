@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from strandline.errors import TranscriptUnreadable
-from strandline.transcript.codec import PADDING, MalformedLine, decode_head, decode_object
+from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_head, decode_object
 from strandline.transcript.damage import Finding
 from strandline.transcript.garbage import collector_off
 from strandline.transcript.messages import JsonObject
@@ -156,16 +156,21 @@ class Reader:
         tree.feed(data[:cut], offset)
         self.end, self.torn, self.log_end = offset + cut, None, offset + len(data)
         self._last_bytes = data[max(0, cut - REMEMBERED_BYTES) : cut] or self._last_bytes
-        if data[cut:].strip(PADDING):
-            self._take_fragment(tree, data[cut:])
+        if fragment := data[cut:]:
+            self._take_fragment(tree, fragment)
 
     def _take_fragment(self, tree: Tree, fragment: bytes) -> None:
+        bare = (fragment.removeprefix(BOM) if self.end == 0 else fragment).strip(PADDING)
+        line = tree.line_count + 1 if tree.complete else None
         try:
-            decode_head(fragment.strip(PADDING))
+            decode_head(bare)
         except MalformedLine as error:
-            line = tree.line_count + 1 if tree.complete else None
             detail = f"{len(fragment)} bytes without a line end: {error}"
-            self.torn = Finding("torn-line", self.end, detail, line)
+            if bare:
+                self.torn = Finding("torn-line", self.end, detail, line)
+            elif b"\x00" in fragment:
+                detail = f"{fragment.count(0)} NUL bytes, as a power cut leaves them"
+                self.torn = Finding("nul-bytes", self.end, detail, line)
         else:
             tree.feed(fragment, self.end)
             self.end += len(fragment)

@@ -80,10 +80,14 @@ def _line(text: str) -> bytes:
 
 def writable(value: Any) -> Any:
     """The value with numbers beyond every limit as null, which is how Node writes them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, list):
-        return [writable(item) for item in value]
-    if isinstance(value, dict):
-        return {key: writable(item) for key, item in value.items()}
-    return value
+    whole = [value]
+    waiting: list[Any] = [whole]
+    while waiting:  # no recursion: what was read may be nested as deep as Python reads
+        part = waiting.pop()
+        for key, item in list(part.items() if isinstance(part, dict) else enumerate(part)):
+            if isinstance(item, list | dict):
+                part[key] = item.copy()
+                waiting.append(part[key])
+            elif isinstance(item, float) and not math.isfinite(item):
+                part[key] = None
+    return whole[0]

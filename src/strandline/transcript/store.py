@@ -139,6 +139,13 @@ class TranscriptStore(Protocol):
         """A new transcript, durable when this returns. Raises `TranscriptExists`."""
         ...
 
+    def archive(self, name: str, suffix: str) -> str | None:
+        """Rename a transcript to ``<name><suffix>``; returns that, or None if there is none.
+
+        Raises `TranscriptExists` when another one has that name.
+        """
+        ...
+
     def names(self) -> Sequence[str]:
-        """All transcripts, sorted."""
+        """All transcripts (``*.jsonl``), sorted."""
         ...
