@@ -19,18 +19,22 @@ with atheris.instrument_imports():
     from strandline.testing import CountingIds
     from strandline.transcript.session import Session
 
-SEEDS = (
-    b'{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
-    b'{"type":"message","id":"00000001","parentId":null,"timestamp":"2026-01-01T00:00:00.000Z",'
-    b'"message":{"role":"user","content":"hi","timestamp":1}}\n'
-    b'{"type":"leaf","id":"00000002","parentId":null,"targetId":null}\n'
-    b'{"type":"label","id":"00000003","parentId":"00000002","targetId":"00000001","label":"x"}\n'
-    b'{"type":"compaction","id":"00000004","parentId":"00000001","summary":"s",'
-    b'"firstKeptEntryId":"00000001","tokensBefore":1}\n',
-    b'{"type":"session","id":"s"}\n{"type":"message","message":{"role":"hookMessage"}}\n'
-    b'{"type":"compaction","summary":"s","firstKeptEntryIndex":1,"tokensBefore":1}\n',
-    b'\xef\xbb\xbf\x00\x00{"type":"custom","customType":"x","id":5}\r\n\n{"type"',
-)
+STAMP = b'"timestamp":"2026-01-01T00:00:00.000Z"'
+TREE = b"""\
+{"type":"session","version":3,"id":"s",%(at)s,"cwd":"/"}
+{"type":"message","id":"00000001","parentId":null,%(at)s,"message":{"role":"user","content":"hi"}}
+{"type":"leaf","id":"00000002","parentId":null,"targetId":null}
+{"type":"label","id":"00000003","parentId":"00000002","targetId":"00000001","label":"x"}
+{"type":"compaction","id":"00000004","parentId":"00000001","summary":"s",\
+"firstKeptEntryId":"00000001","tokensBefore":1}
+""" % {b"at": STAMP}
+OLD = b"""\
+{"type":"session","id":"s"}
+{"type":"message","message":{"role":"hookMessage"}}
+{"type":"compaction","summary":"s","firstKeptEntryIndex":1,"tokensBefore":1}
+"""
+DAMAGED = b'\xef\xbb\xbf\x00\x00{"type":"custom","customType":"x","id":5}\r\n\n{"type"'
+SEEDS = (TREE, OLD, DAMAGED)
 
 
 def one_input(data: bytes) -> None:

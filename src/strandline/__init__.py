@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from strandline.async_manager import AsyncSessionManager as AsyncSessionManager
     from strandline.errors import StrandlineError as StrandlineError
     from strandline.manager import SessionManager as SessionManager
-    from strandline.async_manager import AsyncSessionManager as AsyncSessionManager
     from strandline.transcript.context import SessionContext as SessionContext
 
 __version__ = "0.1.0"

@@ -14,8 +14,7 @@
     │   ├── EntryNotFound           no entry of that id
     │   └── InvalidEntry            refused before it is written
     ├── StoreError
-    │   ├── StoreWriteFailed        the disk (or server) did not take it; nothing is acknowledged
-    │   └── RowsDamaged             the session store cannot be read
+    │   └── StoreWriteFailed        the disk (or server) did not take it; nothing is acknowledged
     ├── SessionBusy                 another turn holds the session
     ├── SessionNotFound             no row of that session key or id
     ├── ContextOverflow             the view cannot fit, whatever is done
@@ -111,10 +110,6 @@ class StoreError(StrandlineError):
 
 class StoreWriteFailed(StoreError):
     """A write or sync failed: nothing of that call is acknowledged."""
-
-
-class RowsDamaged(StoreError):
-    """The session store cannot be read; it was set aside, not replaced."""
 
 
 class SessionBusy(StrandlineError):

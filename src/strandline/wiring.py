@@ -104,6 +104,8 @@ class State:
 
         own = self.settings.agent(agent_id)
         info = self.model_info(model_ref or self.model_ref(agent_id))
+        if own.compaction.model:
+            self.warn(f"summaries are made offline: {own.compaction.model} is not asked for them")
         counts = counter(self.settings.token_counter)
         return Agent(
             id=agent_id,

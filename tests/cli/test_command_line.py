@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 
 from strandline.cli import main as frame
 from strandline.cli.failures import guarded
-from strandline.cli.output import json_text
+from strandline.cli.output import SlowNotice, json_text
 from strandline.cli.session import COMMANDS
 from strandline.errors import EntryNotFound, SessionNotFound
 from strandline.manager import SessionManager
@@ -113,6 +115,7 @@ def test_a_command_may_return_its_exit_code() -> None:
 HEAVY = ["pydantic", "rich", "httpx2", "asyncio", "prompt_toolkit", "lede", "bpe_openai", "json5"]
 SCRIPT = """
 import sys
+import threading
 from strandline.cli.main import main
 for arguments in {commands!r}:
     try:
@@ -265,3 +268,34 @@ def test_the_installed_script_is_the_same_command() -> None:
         pytest.skip("the package is not installed here")
     ran = subprocess.run([script, "--version"], capture_output=True, check=True, text=True)
     assert ran.stdout.startswith("strandline ")
+
+
+class Terminal(io.StringIO):
+    """Standard error that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_wait_is_announced_to_a_terminal_and_to_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for stream, said in ((Terminal(), "reading x\x07"), (io.StringIO(), "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        notice = SlowNotice(delay_s=0)
+        notice.expect("reading x\x07")
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join()
+        assert stream.getvalue().count("\n") == bool(said)
+        assert "\x07" not in stream.getvalue()
+        notice.done()
+
+
+def test_a_result_that_comes_soon_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    notice = SlowNotice(delay_s=3600)
+    notice.expect("reading x")
+    notice.done()
+    assert terminal.getvalue() == ""

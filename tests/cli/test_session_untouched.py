@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,9 @@ def snapshot_names(folder: Path) -> set[str]:
 def as_nobody(action: Callable[[], Any]) -> Any:
     """What `action` returns in a process that may not read and write everything."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the child only runs commands
+        child = os.fork()
     if not child:
         try:
             if os.geteuid() == 0:

@@ -15,7 +15,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.stores.memory import MemoryLog
+from strandline import SessionManager
+from strandline.stores.memory import MemoryLog, MemoryStore
 from strandline.testing import CountingIds, SimulatedClock
 from strandline.transcript.reading import DEFAULT_SIZES, Sizes
 from strandline.transcript.session import Session
@@ -282,19 +283,19 @@ def session_of(log: MemoryLog, sizes: Sizes = DEFAULT_SIZES, first_id: int = 100
 
 
 @given(files())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_file_read_whole_is_what_the_oracle_says(image: bytes) -> None:
     assert_as_the_oracle_says(session_of(MemoryLog("t.jsonl", image)), image)
 
 
 @given(files(duplicates=False), TINY)
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_file_read_from_the_end_is_what_the_oracle_says(image: bytes, sizes: Sizes) -> None:
     assert_as_the_oracle_says(session_of(MemoryLog("t.jsonl", image), sizes), image)
 
 
 @given(files(), TINY, st.floats(0, 1))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_so_is_a_file_whose_side_file_covers_only_its_beginning(
     image: bytes, sizes: Sizes, share: float
 ) -> None:
@@ -331,6 +332,29 @@ MOVES: dict[str, Callable[[Session, str], object]] = {
     "summary": lambda session, target: session.branch_with_summary(target, "b"),
     "look": lambda session, target: session.build_context(target),
 }
+
+
+@given(files(), st.data())
+@settings(max_examples=60)
+def test_a_branched_copy_of_any_path_has_its_messages_settings_and_labels(
+    image: bytes, data: st.DataObject
+) -> None:
+    store = MemoryStore()
+    log = store.create("t.jsonl", image)
+    whole = SessionManager(log, store, clock=SimulatedClock(MOMENT_MS), ids=CountingIds(1000))
+    ids = [entry.id for entry in whole.entries()]
+    if not ids or not whole.path(leaf := data.draw(st.sampled_from(ids))):
+        return
+    fork = whole.create_branched_session(leaf)
+    here, there = whole.build_context(leaf), fork.build_context()
+    assert there.messages == here.messages
+    assert (there.model, there.thinking_level) == (here.model, here.thinking_level)
+    assert {*whole.branch_lines(leaf)} <= {line.strip(b" \t\r\x00") for line in image.split(b"\n")}
+    assert log.read(0, log.end()) == image
+    for entry_id in set(fork.path()) & set(whole.path(leaf)):
+        assert fork.label(entry_id) == whole.label(entry_id)
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -353,7 +377,7 @@ def take_step(session: Session, step: str, number: int) -> None:
 
 
 @given(files(duplicates=False), TINY, STEPS, entry_lines(30, duplicates=False, cycles=True))
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_two_sessions_that_take_turns_see_what_whoever_opens_the_file_sees(
     image: bytes, sizes: Sizes, steps: Sequence[tuple[str, int, bool]], line: bytes
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.output import warn
+from strandline.cli.notices import warn
 from strandline.errors import StrandlineError
 
 INTERRUPTED = 130

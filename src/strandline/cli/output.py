@@ -9,27 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from strandline.cli.words import one_line, padded, safe, width
-
-__all__ = [
-    "bold",
-    "columns",
-    "dim",
-    "json_option",
-    "json_text",
-    "print_bytes",
-    "print_json",
-    "print_lines",
-    "print_table",
-    "red",
-    "safe",
-    "warn",
-]
+from strandline.cli.words import one_line
 
 CHUNK_CHARACTERS = 1 << 16
 PIPE_COLUMNS = 120
@@ -73,6 +59,32 @@ def _escaped(character: str) -> str:
     return f"\\u{ord(character):04x}" if "\ud800" <= character <= "\udfff" else character
 
 
+class SlowNotice:
+    """A line on a terminal's standard error when a first result takes longer than a second."""
+
+    def __init__(self, delay_s: float = 1.0) -> None:
+        self._delay_s = delay_s
+        self._timer: threading.Timer | None = None
+
+    def expect(self, text: str) -> None:
+        """Say `text` unless `done` comes first; nothing where nobody looks."""
+        self.done()
+        if sys.stderr.isatty():
+            words = {"message": dim(f"{one_line(text)} …"), "err": True}
+            self._timer = threading.Timer(self._delay_s, click.echo, kwargs=words)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def done(self) -> None:
+        """There is a result, or there will be none."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+slow_notice = SlowNotice()
+
+
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
     print_bytes([json_text(value).encode() + b"\n"])
@@ -82,6 +94,7 @@ def print_bytes(parts: Iterable[bytes]) -> None:
     """Bytes on standard output, as they are."""
     sys.stdout.flush()
     for part in parts:
+        slow_notice.done()
         rest = memoryview(part)
         while rest:  # an unbuffered stream may take less than it is given
             rest = rest[sys.stdout.buffer.write(rest) :]
@@ -95,28 +108,13 @@ def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         waiting.append(line)
         length += len(line)
+        slow_notice.done()
         if length > CHUNK_CHARACTERS:
             click.echo("\n".join(waiting))
             waiting.clear()
             length = 0
     if waiting:
         click.echo("\n".join(waiting))
-
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows below their headings, each column as wide as its widest cell."""
-    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        "  ".join(padded(cell, wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
-    print_lines([bold(lines[0]), *lines[1:]])
-
-
-def warn(text: str) -> None:
-    """One line on standard error."""
-    click.echo(f"strandline: {one_line(text)}", err=True)
 
 
 def columns() -> int:

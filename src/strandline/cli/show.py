@@ -44,9 +44,9 @@ def _has_headline(item: Item, speaker: str) -> bool:
 
 def _headline(item: Item) -> str:
     facts = [when(item.at_ms), item.id, one_line(item.title)]
-    label = f"  [{one_line(item.label)}]" if item.label else ""
+    label = bold(f"  [{one_line(item.label)}]") if item.label else ""
     who = item.who if item.who != "toolResult" else "tool"
-    return f"{bold(one_line(who))}  {dim('  '.join(filter(None, facts)))}{bold(label)}"
+    return f"{bold(one_line(who))}  {dim('  '.join(filter(None, facts)))}{label}"
 
 
 def _note(item: Item) -> str:

@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from strandline.cli.outline import in_order
+from strandline.cli.output import slow_notice
 from strandline.errors import TranscriptNotFound, TranscriptUnreadable
 from strandline.manager import SessionManager
 from strandline.transcript.entries import KNOWN_TYPES
@@ -31,12 +32,21 @@ def opened(file: Path, state_dir: Path) -> Iterator[SessionManager]:
     `TranscriptNotFound`, `TranscriptUnreadable`.
     """
     check_is_file(file)
-    may_cache = os.path.isdir(state_dir) and os.access(state_dir, os.R_OK | os.X_OK)  # noqa: PTH112 - Path.is_dir raises
-    cache = state_dir / "cache" if may_cache else None
-    with SessionManager.open(file, cache_dir=cache) as session:
-        if not session.header and not _has_known_entries(session):
-            refuse(file)
-        yield session
+    slow_notice.expect(f"reading {file}")
+    try:
+        with SessionManager.open(file, cache_dir=_cache(state_dir)) as session:
+            if not session.header and not _has_known_entries(session):
+                refuse(file)
+            yield session
+    finally:
+        slow_notice.done()
+
+
+def _cache(state_dir: Path) -> Path | None:
+    """Where look-ups are kept: nowhere without a state directory that may be read."""
+    if not os.access(state_dir, os.R_OK | os.X_OK) or not state_dir.is_dir():
+        return None
+    return state_dir / "cache"
 
 
 def _has_known_entries(session: SessionManager) -> bool:
@@ -46,6 +56,7 @@ def _has_known_entries(session: SessionManager) -> bool:
 def read_bytes(file: Path) -> bytes:
     """All bytes of a transcript file. Raises like `opened`."""
     check_is_file(file)
+    slow_notice.expect(f"reading {file}")
     try:
         return file.read_bytes()
     except OSError as error:
