@@ -126,6 +126,7 @@ async def test_stopping_a_reply_keeps_what_came_and_the_next_turn_works(
             await task
         last = session.build_context().messages[-1]
         assert (last["role"], last["stopReason"]) == ("assistant", "aborted")
+        assert last["usage"]["cost"]["total"] == 0, "pi adds up the cost of every answer"
         assert "one two three four".startswith(said(session)[-1][1])
         assert (await ask(session, agent, "more")).reply == "again"
 

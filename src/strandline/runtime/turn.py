@@ -46,6 +46,10 @@ BLIND_CORRECTION = 1.5
 """How much finer we take the provider's count to be when it refuses without numbers."""
 MOST_COMPACTIONS_BEFORE_SENDING = 3
 
+NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
+NOTHING_PAID = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
+"""What a stopped answer reports; readers such as pi add up the cost of every answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
@@ -197,7 +201,7 @@ class _Turn:
             "api": info.api,
             "provider": info.provider,
             "model": info.id,
-            "usage": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0},
+            "usage": {**NOTHING_USED, "cost": {**NOTHING_PAID}},
             "stopReason": stop_reason,
             "timestamp": self.agent.clock.now_ms(),
         }
