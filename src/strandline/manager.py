@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -159,8 +158,10 @@ class SessionManager(Session):
     def _stand_and_label_like_here(self, fork: Session, leaf_id: str | None) -> None:
         """Move to where the branch ends; repeat labels that lines of other branches gave."""
         if leaf_id != fork.leaf_id:
-            with suppress(EntryNotFound):  # an entry without an id is another one in a copy
+            try:
                 fork.branch(str(leaf_id))
+            except EntryNotFound:  # an entry without an id of its own has another in a copy
+                fork.branch(fork.entries()[-1].id)
         here, there = self.labels(), fork.labels()
         for entry_id in fork.path():
             if here.get(entry_id) != there.get(entry_id):

