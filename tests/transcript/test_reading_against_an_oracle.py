@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -181,7 +181,7 @@ class LogWithSideFile(MemoryLog):
     def side_file(self) -> SideFile | None:
         return self.kept
 
-    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    def save_side_file(self, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
         self.kept = KeptInMemory(dict(rows), totals, end)
 
 

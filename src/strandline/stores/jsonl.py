@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -50,6 +50,7 @@ class JsonlLog:
 
     def _use(self, file: DiskFile, *, writable: bool) -> None:
         self._file, self._writable = file, writable
+        self._whole_until = 0
         self._group = GroupSync(file.sync)
 
     @property
@@ -92,10 +93,12 @@ class JsonlLog:
         with self._lock:
             file = self._locked_at(expected_end)
             try:
-                torn = expected_end > 0 and file.read_at(expected_end - 1, 1) != b"\n"
+                torn = self._is_torn(file, expected_end)
                 data = b"\n" + lines if torn else lines
                 self._write(file, data)
-                self._group.wrote(expected_end + len(data))
+                end = expected_end + len(data)
+                self._whole_until = end if data.endswith(b"\n") else 0
+                self._group.wrote(end)
             except OSError as error:
                 raise StoreWriteFailed(
                     f"{self.path} did not take the whole entry ({error.strerror}); "
@@ -105,6 +108,10 @@ class JsonlLog:
             finally:
                 file.unlock()
             return expected_end + torn
+
+    def _is_torn(self, file: DiskFile, end: int) -> bool:
+        """Whether the file ends inside a line; what we wrote ourselves needs no look."""
+        return 0 < end != self._whole_until and file.read_at(end - 1, 1) != b"\n"
 
     def _locked_at(self, expected_end: int) -> DiskFile:
         """The file, locked for writing. Raises `TranscriptMoved` if it ends elsewhere."""
@@ -197,7 +204,7 @@ class JsonlLog:
             self._side = side.load(self._cache, self)
         return self._side
 
-    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    def save_side_file(self, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
         if self._cache:
             side.save(self._cache, self, rows, totals, end)
 

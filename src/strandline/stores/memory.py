@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from strandline.errors import SessionBusy, TranscriptExists, TranscriptMoved, TranscriptNotFound
@@ -77,7 +77,7 @@ class MemoryLog:
     def side_file(self) -> SideFile | None:
         return None
 
-    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    def save_side_file(self, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
         """Nothing: reading memory is as fast as looking up."""
 
     def close(self) -> None:

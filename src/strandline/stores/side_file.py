@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -106,7 +106,7 @@ def _opened(path: Path, log: _Log) -> SqliteSideFile | None:
             database.close()
 
 
-def save(cache: Path, log: _Log, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+def save(cache: Path, log: _Log, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
     """Write the look-up of the first `end` bytes. A failure costs speed, nothing else."""
     path = _path(cache, log)
     facts = {
@@ -129,7 +129,7 @@ def save(cache: Path, log: _Log, rows: Sequence[SideRow], totals: Totals, end: i
             fresh.unlink(missing_ok=True)
 
 
-def _fill(path: Path, rows: Sequence[SideRow], facts: Mapping[str, str]) -> None:
+def _fill(path: Path, rows: Iterable[SideRow], facts: Mapping[str, str]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")

@@ -7,21 +7,27 @@ Source: spec 1, Context of a path.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import overload
 
 from strandline.clock import ms_from_iso
+from strandline.transcript.codec import decode_object
 from strandline.transcript.context import PathMessage
 from strandline.transcript.garbage import collector_off
 from strandline.transcript.messages import JsonObject, Message
 from strandline.transcript.reading import Reader
 from strandline.transcript.tree import Node
 
+Kept = list["Node | PathMessage"]
+"""Messages, those that nobody has looked at yet as the places of their entries."""
+
 
 class MessagesSoFar(Sequence[PathMessage]):
-    """The first messages of a list that only ever grows: a copy that costs nothing."""
+    """The first messages of a list that only ever grows: a copy that costs nothing.
 
-    def __init__(self, growing: list[PathMessage]) -> None:
+    A message is decoded when it is first looked at, and then for every copy.
+    """
+
+    def __init__(self, growing: Kept) -> None:
         self._growing = growing
         self._count = len(growing)
 
@@ -29,7 +35,8 @@ class MessagesSoFar(Sequence[PathMessage]):
         return self._count
 
     def __iter__(self) -> Iterator[PathMessage]:
-        return islice(self._growing, self._count)
+        with collector_off():
+            return iter([self._at(place) for place in range(self._count)])
 
     @overload
     def __getitem__(self, index: int) -> PathMessage: ...
@@ -37,8 +44,14 @@ class MessagesSoFar(Sequence[PathMessage]):
     def __getitem__(self, index: slice) -> list[PathMessage]: ...
     def __getitem__(self, index: int | slice) -> PathMessage | list[PathMessage]:
         if isinstance(index, slice):
-            return [self._growing[place] for place in range(self._count)[index]]
-        return self._growing[range(self._count)[index]]
+            return [self._at(place) for place in range(self._count)[index]]
+        return self._at(range(self._count)[index])
+
+    def _at(self, place: int) -> PathMessage:
+        item = self._growing[place]
+        if isinstance(item, Node):
+            item = self._growing[place] = _decoded(item, decode_object(item.raw or b""))
+        return item
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -56,7 +69,7 @@ class LiveContext:
         self._reader = reader
         self._tree: object = None
         self._leaf: str | None = None
-        self._items: list[PathMessage] = []
+        self._items: Kept = []
 
     def messages(self, leaf_id: str | None) -> Sequence[PathMessage]:
         """The messages that a model would see of the path that ends at `leaf_id`."""
@@ -86,7 +99,7 @@ class LiveContext:
                 return None
         return None
 
-    def _from_walk(self, leaf_id: str | None) -> Iterator[PathMessage]:
+    def _from_walk(self, leaf_id: str | None) -> Iterator[Node | PathMessage]:
         """Messages oldest first: the last compaction's summary, what it kept, what followed."""
         reader = self._reader
         after: list[Node] = []
@@ -101,7 +114,9 @@ class LiveContext:
             yield from _path_messages(node, reader)
 
 
-def _kept(walk: Iterator[Node], first_kept: str | None, reader: Reader) -> Iterator[PathMessage]:
+def _kept(
+    walk: Iterator[Node], first_kept: str | None, reader: Reader
+) -> Iterator[Node | PathMessage]:
     """What a compaction kept: from its first kept entry on; nothing if that is not on the path."""
     if first_kept is None or reader.node(first_kept) is None:
         return
@@ -117,21 +132,33 @@ def _kept(walk: Iterator[Node], first_kept: str | None, reader: Reader) -> Itera
             yield from _path_messages(node, reader)
 
 
-def _path_messages(node: Node, reader: Reader) -> Iterator[PathMessage]:
-    """The message that an entry puts into the context, if it puts one there."""
-    if node.head.type not in _DERIVED:
+def _path_messages(node: Node, reader: Reader) -> Iterator[Node | PathMessage]:
+    """The message that an entry puts into the context, if it puts one there.
+
+    Where the line is at hand, the node stands for it: a long history is decoded as far as
+    somebody looks. What is not in memory is read now, while the log is open.
+    """
+    kind = node.head.type
+    if kind == "message" and node.head.message is None:
         return
-    message = _DERIVED[node.head.type](reader.data(node))
-    if message is not None:
-        yield PathMessage(node.id, message)
+    if kind == "branch_summary":
+        data = reader.data(node)
+        if data.get("summary"):
+            yield _decoded(node, data)
+    elif kind in _DERIVED:
+        yield node if node.raw is not None else _decoded(node, reader.data(node))
 
 
-def _message(data: JsonObject) -> Message | None:
-    message = data.get("message")
-    return message if isinstance(message, dict) else None
+def _decoded(node: Node, data: JsonObject) -> PathMessage:
+    return PathMessage(node.id, _DERIVED[node.head.type](data))
 
 
-def _custom_message(data: JsonObject) -> Message | None:
+def _message(data: JsonObject) -> Message:
+    message: Message = data["message"]
+    return message
+
+
+def _custom_message(data: JsonObject) -> Message:
     message: Message = {"role": "custom"}
     for key in ("customType", "content", "display", "details"):
         if key in data:
@@ -139,7 +166,7 @@ def _custom_message(data: JsonObject) -> Message | None:
     return {**message, "timestamp": ms_from_iso(data.get("timestamp"))}
 
 
-def _compaction(data: JsonObject) -> Message | None:
+def _compaction(data: JsonObject) -> Message:
     return {
         "role": "compactionSummary",
         "summary": data.get("summary"),
@@ -148,9 +175,7 @@ def _compaction(data: JsonObject) -> Message | None:
     }
 
 
-def _branch_summary(data: JsonObject) -> Message | None:
-    if not data.get("summary"):
-        return None
+def _branch_summary(data: JsonObject) -> Message:
     return {
         "role": "branchSummary",
         "summary": data["summary"],

@@ -253,16 +253,19 @@ class Reader:
             return
         seen: set[str] = set()
         current = leaf_id
+        began_at: int | None = None
         while current is not None and current not in seen:
             node = self.node(current)
             if node is None:
                 raise NeedsWholeLog  # a parent is missing: only the whole log has the bridge
             seen.add(current)
             yield node
-            current = self._parent(node)
+            began_at = node.offset if began_at is None else began_at
+            current = self._parent(node, abs(began_at - node.offset))
 
-    def _parent(self, node: Node) -> str | None:
-        size = self.sizes.window
+    def _parent(self, node: Node, walked: int) -> str | None:
+        """The next entry of a walk that is `walked` bytes long: the longer, the more is read."""
+        size = max(self.sizes.window, walked)
         while node.parent is BEYOND:
             if size > max(self.log_end // LARGEST_SHARE, self.sizes.window):
                 raise NeedsWholeLog
@@ -315,4 +318,4 @@ class Reader:
         """Leave what a complete reading found for the next opening, if all of it is sound."""
         unsound = any(finding.kind in UNSOUND for finding in tree.findings)
         if self.end > self.sizes.small and not unsound:
-            self.log.save_side_file(list(side_rows(tree)), tree.totals(), self.end)
+            self.log.save_side_file(side_rows(tree), tree.totals(), self.end)

@@ -8,7 +8,7 @@ others. Source: spec 1, Durability, writers, speed; architecture, Seams.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -116,7 +116,7 @@ class TranscriptLog(Protocol):
         """The look-up that belongs to this log, if there is one that can be trusted."""
         ...
 
-    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    def save_side_file(self, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
         """Keep a look-up for the next opening. May do nothing; raises nothing."""
         ...
 

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_head
 from strandline.transcript.damage import Finding, FindingKind
-from strandline.transcript.entries import KNOWN_TYPES, Head
+from strandline.transcript.entries import KNOWN_TYPES, MARKER_TYPES, Head
 from strandline.transcript.position import BEYOND, START, IsKnown, Parent, Position, advance
 from strandline.transcript.store import Totals
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(msgspec.Struct, gc=False, eq=False):
     """An entry's place: its head, where its line is, its parent on the walk to the root.
 
     `raw` is the line where it is kept in memory. `bridged` is True where the parent that
-    the line names is missing and the entry before it in the file stands in.
+    the line names is missing and the entry before it in the file stands in. A struct,
+    because a long transcript makes a million of them and the collector need not look.
     """
 
     id: str
@@ -105,7 +106,8 @@ class Tree:
         if not self.entry_count and self.complete and not self._header_was_read:
             self._report("missing-header", offset, "the first entry stands before any header")
         self.entry_count += 1
-        self.is_transcript |= head.type in KNOWN_TYPES
+        if not self.is_transcript:
+            self.is_transcript = head.type in KNOWN_TYPES
         entry_id = head.id
         if entry_id is None:
             if head.type not in KNOWN_TYPES:
@@ -130,9 +132,11 @@ class Tree:
         if self.complete and isinstance(step.parent, str) and step.parent not in self.nodes:
             self._unresolved[node.id] = self._last_id
         self.nodes[node.id] = node
-        self.is_outdated |= node.id in self._missing
         self._last_id = node.id
-        self._note_facts(node.head)
+        if self._missing and node.id in self._missing:
+            self.is_outdated = True
+        if node.head.type in MARKER_TYPES:
+            self._note_facts(node.head)
 
     def _note_facts(self, head: Head) -> None:
         if head.type == "session_info":

@@ -7,7 +7,7 @@ replaced. Source: spec 1, Old versions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from strandline.errors import TranscriptMoved
@@ -96,7 +96,7 @@ class UpgradedLog:
     def side_file(self) -> SideFile | None:
         return None
 
-    def save_side_file(self, rows: Sequence[SideRow], totals: Totals, end: int) -> None:
+    def save_side_file(self, rows: Iterable[SideRow], totals: Totals, end: int) -> None:
         """Nothing: a look-up of the image would not fit the file."""
 
     def close(self) -> None:
