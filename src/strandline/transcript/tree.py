@@ -102,7 +102,10 @@ class Tree:
             return
         if head.type == "session":
             self._header(offset)
-            return
+        else:
+            self._entry_line(head, line, offset)
+
+    def _entry_line(self, head: Head, line: bytes, offset: int) -> None:
         if not self.entry_count and self.complete and not self._header_was_read:
             self._report("missing-header", offset, "the first entry stands before any header")
         self.entry_count += 1
