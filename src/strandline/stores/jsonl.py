@@ -9,6 +9,7 @@ and is ended before the next. Source: spec 1, Durability, writers, speed.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -28,6 +29,13 @@ from strandline.stores.run_lock import run_lock
 from strandline.transcript.store import SideFile, SideRow, Totals
 
 
+def write_all(file: DiskFile, data: bytes) -> None:
+    """Append all of `data`, however little the disk takes at a time. Raises `OSError`."""
+    written = file.append(data)
+    while written < len(data):
+        written += file.append(data[written:])
+
+
 class JsonlLog:
     """One transcript file. Open for reading until the first append."""
 
@@ -37,8 +45,6 @@ class JsonlLog:
         path: Path,
         file: DiskFile,
         cache: Path | None,
-        *,
-        writable: bool = False,
     ) -> None:
         self._disk = disk
         self.path = path
@@ -46,7 +52,7 @@ class JsonlLog:
         self._side: side.SqliteSideFile | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self._use(file, writable=writable)
+        self._use(file, writable=False)
 
     def _use(self, file: DiskFile, *, writable: bool) -> None:
         self._file, self._writable = file, writable
@@ -95,7 +101,7 @@ class JsonlLog:
             try:
                 torn = self._is_torn(file, expected_end)
                 data = b"\n" + lines if torn else lines
-                self._write(file, data)
+                write_all(file, data)
                 end = expected_end + len(data)
                 self._whole_until = end if data.endswith(b"\n") else 0
                 self._group.wrote(end)
@@ -138,11 +144,6 @@ class JsonlLog:
             ) from error
         raise TranscriptMoved(f"{self.path} ends at {end}", end=end)
 
-    def _write(self, file: DiskFile, data: bytes) -> None:
-        written = file.append(data)
-        while written < len(data):
-            written += file.append(data[written:])
-
     def sync(self, start: int) -> None:
         try:
             self._group.sync(start)
@@ -173,7 +174,7 @@ class JsonlLog:
             self._disk.remove(fresh_path)
         fresh = self._disk.create(fresh_path)
         try:
-            self._write(fresh, image)
+            write_all(fresh, image)
             fresh.sync()
             self._keep(old, backup_suffix)
             self._disk.replace(fresh_path, self.path)
@@ -244,26 +245,31 @@ class JsonlStore:
         return JsonlLog(self._disk, path, file, self._cache)
 
     def create(self, name: str, first_line: bytes) -> JsonlLog:
+        """As in the seam: the name appears with the whole first line behind it, or not at all."""
         path = self.folder / name
+        draft = path.with_name(f".{name}.{secrets.token_hex(4)}.new")
         try:
-            file = self._disk.create(path)
+            file = self._disk.create(draft)
+        except OSError as error:
+            raise _cannot_create(path, error) from error
+        try:
+            write_all(file, first_line)
+            file.sync()
+            self._disk.link(draft, path)
         except FileExistsError:
             raise TranscriptExists(
                 f"there is a transcript {path} already", remedy="open it"
             ) from None
         except OSError as error:
+            if self._disk.is_same(file, path):  # it has its name, which may not last
+                with suppress(OSError):
+                    self._disk.remove(path)
             raise _cannot_create(path, error) from error
-        log = JsonlLog(self._disk, path, file, self._cache, writable=True)
-        try:
-            log.append(first_line, 0)
-            log.sync(0)
-            self._disk.sync_folder(path.parent)
-        except (OSError, StoreWriteFailed) as error:
-            log.close()
+        finally:
+            file.close()
             with suppress(OSError):
-                self._disk.remove(path)
-            raise _cannot_create(path, error) from error
-        return log
+                self._disk.remove(draft)
+        return self.open(name)
 
     def archive(self, name: str, suffix: str) -> str | None:
         """As in the seam: at no moment is there no name, so a crash leaves one or both."""
@@ -299,6 +305,7 @@ class JsonlStore:
         return sorted(self._disk.names(self.folder, ".jsonl"))
 
 
-def _cannot_create(path: Path, error: Exception) -> StoreWriteFailed:
-    why = error.strerror if isinstance(error, OSError) else error
-    return StoreWriteFailed(f"cannot create {path} ({why})", remedy="check the folder and the disk")
+def _cannot_create(path: Path, error: OSError) -> StoreWriteFailed:
+    return StoreWriteFailed(
+        f"cannot create {path} ({error.strerror})", remedy="check the folder and the disk"
+    )
