@@ -21,12 +21,13 @@ demo: $(VENV)/.run ## A recorded conversation goes on: branch, compact, look
 test: $(VENV)/.dev ## The tests
 	$(BIN)/pytest -n auto
 
-check: $(VENV)/.dev ## Style, types, import rules, dependencies
+check: $(VENV)/.dev ## Style, types, import rules, dependencies, the one door for appends
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/pytest tests/test_one_door.py tests/test_public_names.py
 
 bench: $(VENV)/.dev ## Measure, and write docs/benchmarks.md
 	$(BIN)/python bench/run.py
