@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from strandline.stores.disk import make_folder
 from strandline.transcript.store import NeedsWholeLog, SideRow, Totals, Whereabouts
 
-FORMAT = "1"
+FORMAT = "2"
 CHECKED_BYTES = 4096
 MOST_VARIABLES = 500
 STALE_BYTES = 1 << 23
@@ -28,9 +28,9 @@ STALE_BYTES = 1 << 23
 
 _SCHEMA = """
 CREATE TABLE entry (
-  id TEXT PRIMARY KEY, offset INTEGER, size INTEGER,
+  id TEXT, offset INTEGER, size INTEGER,
   model_offset INTEGER, model_size INTEGER, thinking_offset INTEGER, thinking_size INTEGER
-) WITHOUT ROWID;
+);
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
 
@@ -135,8 +135,9 @@ def _fill(path: Path, rows: Iterable[SideRow], facts: Mapping[str, str]) -> None
         database.execute("PRAGMA synchronous = OFF")
         database.executescript(_SCHEMA)
         database.execute("BEGIN")
-        flat = ((i, w.offset, w.size, *w.model, *w.thinking) for i, w in sorted(rows))
+        flat = ((i, w.offset, w.size, *w.model, *w.thinking) for i, w in rows)
         database.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", flat)
+        database.execute("CREATE INDEX entry_by_id ON entry (id, offset)")
         database.executemany("INSERT INTO fact VALUES (?, ?)", facts.items())
         database.execute("COMMIT")
 

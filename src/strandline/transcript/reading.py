@@ -189,18 +189,13 @@ class Reader:
             self._line_is_open, self._last_bytes = False, b""
             if data:
                 self._take(tree, data, start)
-            if tree.position is not None and self._is_at_hand(tree, tree.position.leaf):
+            if tree.position is not None:
                 self._check(tree)
                 self._merge(tree, self.tree)
                 self.tree, self.start = tree, start
                 return True
             self._window_bytes *= 4
         return False
-
-    def _is_at_hand(self, tree: Tree, leaf: str | None) -> bool:
-        side = self.side_file()
-        found = leaf is None or leaf in tree.nodes
-        return found or (side is not None and side.find(str(leaf)) is not None)
 
     def _widen(self) -> None:
         self._window_bytes *= 4
