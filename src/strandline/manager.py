@@ -140,28 +140,24 @@ class SessionManager(Session):
         session is in `session_dir`, by default the folder of this one. Raises
         `EntryNotFound`, also for a session without entries.
         """
-        lines = self.branch_lines(leaf_id)
-        if not lines:
+        session_id = self._ids.session_id()
+        header = new_header(session_id, self._clock, str(cwd or self.cwd), self.path_name)
+        copy = self.copy_branch(header, leaf_id)
+        if copy.end is None:
             raise EntryNotFound(
                 f"{self._log.name} has no entry to branch from", remedy="say something first"
             )
-        session_id = self._ids.session_id()
-        own_path = self.path_name
-        header = new_header(session_id, self._clock, str(cwd or self.cwd), own_path)
-        image = b"".join(line + b"\n" for line in (encode_object(header), *lines))
         store = JsonlStore(Path(session_dir)) if session_dir else self._store
+        image = b"".join(line + b"\n" for line in copy.lines)
         log = store.create(f"{session_id}.jsonl", image)
         fork = type(self)(log, store, clock=self._clock, ids=self._ids, durability=self._durability)
-        self._stand_and_label_like_here(fork, leaf_id or self.leaf_id)
+        self._stand_and_label_like_here(fork, copy.end)
         return fork
 
-    def _stand_and_label_like_here(self, fork: Session, leaf_id: str | None) -> None:
+    def _stand_and_label_like_here(self, fork: Session, end: str) -> None:
         """Move to where the branch ends; repeat labels that lines of other branches gave."""
-        if leaf_id != fork.leaf_id:
-            try:
-                fork.branch(str(leaf_id))
-            except EntryNotFound:  # an entry without an id of its own has another in a copy
-                fork.branch(fork.entries()[-1].id)
+        if fork.leaf_id != end:
+            fork.branch(end)
         here, there = self.labels(), fork.labels()
         for entry_id in fork.path():
             if here.get(entry_id) != there.get(entry_id):

@@ -148,6 +148,8 @@ def test_d8_every_tip_is_listed_and_can_be_gone_on_from(session: SessionManager)
     new_end = session.append_message(user("other"))
     again = reopened(session)
     assert again.tips() == [old_end, new_end]
+    assert session.children(one) == again.children(one)
+    assert {old_end, new_end} < set(again.children(one))  # beside the line that moved the leaf
     again.branch(old_end)
     again.append_message(user("resumed"))
     assert texts(reopened(again)) == ["one", "two", "resumed"]

@@ -65,7 +65,7 @@ def test_the_context_of_a_vector_is_the_reference_s_and_reading_changes_nothing(
 def test_a_vector_read_from_its_end_gives_the_same(vector: Path) -> None:
     with SessionManager.open(vector) as whole:
         log = whole._store.open(vector.name)
-        far = Session(log, clock=whole._clock, ids=whole._ids, sizes=Sizes(0, 64, 0))
+        far = Session(log, clock=whole._clock, ids=whole._ids, sizes=Sizes(0, 64, 0, 1))
         assert far.build_context().messages == whole.build_context().messages
         assert (far.path(), far.name, far.entry_count) == (
             whole.path(),

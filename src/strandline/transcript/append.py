@@ -79,6 +79,11 @@ class Appender:
             except TranscriptMoved:
                 self._reader.refresh()
 
+    def leaf_entry(self, target: str | None, append_parent: str | None) -> JsonObject:
+        """A `leaf` entry for a new transcript, which a copy of a branch may need."""
+        body = {"targetId": target, "appendParentId": append_parent}
+        return self._entry("leaf", body, lambda _: target)
+
     def _entry(self, kind: str, body: JsonObject, parent_of: ParentOf) -> JsonObject:
         return {
             "type": kind,

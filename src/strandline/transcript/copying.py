@@ -1,54 +1,50 @@
-"""One branch of a session as lines for a new file: copied verbatim, byte for byte."""
+"""One branch of a session as lines for a new file: copied verbatim, byte for byte.
+
+The entries of the path stand in the copy one after the other. Most then follow the entry
+before them by their own word. Where one names another parent (the conversation had been
+moved, or something stood aside of it), a `leaf` line of ours before it says what it
+follows, so that the copy reads as the original does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
-from strandline.transcript.reading import Reader
-from strandline.transcript.tree import Node, Tree
+from strandline.transcript.codec import encode_object
+from strandline.transcript.messages import JsonObject
+from strandline.transcript.position import advance
+from strandline.transcript.tree import Node, Tree, derived_id
 
-
-def branch_lines(reader: Reader, leaf_id: str | None) -> list[bytes]:
-    """The lines of the branch that ends at `leaf_id`, in file order.
-
-    Most often these are the lines of the path. Where an entry follows another one than
-    its line names, since the conversation had been moved, the copy needs more lines to
-    read as the original does.
-    """
-    path = [*reader.walk(leaf_id)][::-1]
-    spoken = [reader.line(node) for node in path]
-    lines: list[bytes] = []
-    for nodes in _choices(reader.complete_tree(), path):
-        lines = [reader.line(node) for node in sorted(nodes.values(), key=lambda n: n.offset)]
-        if _path_of(lines) == spoken:
-            break
-    return lines
+MakeLeaf = Callable[[str | None, str | None], JsonObject]
+"""Makes a `leaf` entry of the target and the append point that it sets."""
 
 
-def _choices(tree: Tree, path: list[Node]) -> Iterator[dict[str, Node]]:
-    """Ever more entries: path and named parents, moves among them, all that was written."""
-    chosen: dict[str, Node] = {}
-    for node in path:
-        current: Node | None = node
-        while current is not None and current.id not in chosen:
-            chosen[current.id] = current
-            named = current.head.parent_id
-            current = tree.nodes.get(named) if isinstance(named, str) else None
-    yield chosen
-    end = path[-1].offset if path else 0
-    before = {n.id: n for n in tree.nodes.values() if n.offset <= end}
-    yield chosen | {
-        n.id: n
-        for n in before.values()
-        if n.head.type == "leaf" and n.parent in chosen and n.head.append_parent_id in chosen
-    }
-    yield before
+class BranchCopy:
+    """The lines of a new file, begun with its `header` line, as they are put together."""
 
+    def __init__(self, header: bytes, make_leaf: MakeLeaf) -> None:
+        self.lines = [header]
+        self.end: str | None = None
+        self._make_leaf = make_leaf
+        self._tree = Tree(complete=True)
+        self._offset = len(header) + 1
+        self._tree.feed_line(header, 0)
 
-def _path_of(lines: list[bytes]) -> list[bytes | None]:
-    """The lines of the path to the last one, as whoever opens the copy finds it."""
-    copy = Tree(complete=True)
-    copy.feed(b"".join(line + b"\n" for line in lines), 0)
-    copy.settle()
-    last = next(reversed(copy.nodes), None)
-    return [node.raw for node in copy.walk(last)][::-1]
+    def add(self, node: Node, line: bytes) -> None:
+        """Add the next entry of the path; `end` becomes its id in the copy."""
+        if self._parent(node) != self.end:
+            self._write(encode_object(self._make_leaf(self.end, node.head.parent_id or None)))
+        self.end = node.head.id or derived_id(self._offset, line)
+        self._write(line)
+
+    def _parent(self, node: Node) -> object:
+        """What a reader of the copy would take the entry to follow."""
+        known = self._tree.nodes.__contains__
+        parent = advance(self._tree.position, node.head, node.id, known).parent
+        missing = isinstance(parent, str) and not known(parent)
+        return self.end if missing else parent  # a missing parent: the entry before stands in
+
+    def _write(self, line: bytes) -> None:
+        self.lines.append(line)
+        self._tree.feed_line(line, self._offset)
+        self._offset += len(line) + 1

@@ -61,8 +61,8 @@ def advance(position: Position | None, head: Head, entry_id: str, is_known: IsKn
     named = head.parent_id
     parent: Parent = leaf if named is UNSET else named
     if head.type not in MARKER_TYPES and head.type in KNOWN_TYPES and head.append_mode != "side":
-        if position is None or (parent == append_parent and leaf != append_parent):
-            parent = leaf
+        if position is None or parent == append_parent:
+            parent = leaf  # which is that entry, or where the conversation was moved to
         return Step(Position(entry_id, entry_id), parent)
     if head.type == "leaf":
         return _leaf_line(position, leaf, head, is_known)

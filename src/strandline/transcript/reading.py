@@ -27,8 +27,6 @@ from strandline.transcript.stretches import lines_before, whole_lines
 from strandline.transcript.tree import Node, Tree
 
 T = TypeVar("T")
-LARGEST_SHARE = 8
-"""A stretch from the end is at most this part of the log; beyond, everything is read."""
 REMEMBERED_BYTES = 64
 """How much of what was read last is compared, to see that the log was not rewritten."""
 UNSOUND = frozenset({"missing-parent", "late-parent", "parent-cycle"})
@@ -44,6 +42,8 @@ class Sizes(NamedTuple):
     """The first stretch that is read from the end of a larger one; it grows as needed."""
     keep_raw: int = 1 << 27
     """Up to this size a complete reading keeps the lines in memory, not their heads alone."""
+    largest_part: int = 8
+    """A stretch is at most an eighth of the log; where that does not tell, all of it is read."""
 
 
 DEFAULT_SIZES = Sizes()
@@ -183,7 +183,7 @@ class Reader:
     def _read_window(self) -> bool:
         """Read a stretch from the end that settles the position; False if none may do."""
         size = self.log.end()
-        while self._window_bytes <= size // LARGEST_SHARE:
+        while self._window_bytes <= size // self.sizes.largest_part:
             start, data = lines_before(self.log, size, self._window_bytes)
             tree = Tree(complete=False, is_known=self._known_before(start))
             self._line_is_open, self._last_bytes = False, b""
@@ -262,7 +262,7 @@ class Reader:
         """The next entry of a walk that is `walked` bytes long: the longer, the more is read."""
         size = max(self.sizes.window, walked)
         while node.parent is BEYOND:
-            if size > max(self.log_end // LARGEST_SHARE, self.sizes.window):
+            if size > max(self.log_end // self.sizes.largest_part, self.sizes.window):
                 raise NeedsWholeLog
             self._read_stretch(node.offset + node.size, size + node.size)
             size *= 4

@@ -16,16 +16,16 @@ from strandline.clock import Clock, IdSource
 from strandline.errors import EntryNotFound, InvalidEntry
 from strandline.transcript.append import Appender, Durability
 from strandline.transcript.bodies import damaged_bodies
-from strandline.transcript.codec import decode_object
+from strandline.transcript.codec import decode_object, encode_object
 from strandline.transcript.context import SessionContext
-from strandline.transcript.copying import branch_lines
+from strandline.transcript.copying import BranchCopy
 from strandline.transcript.damage import Finding
 from strandline.transcript.entries import AnyEntry, entry_of
 from strandline.transcript.live_context import LiveContext
 from strandline.transcript.lookups import Lookups
 from strandline.transcript.messages import JsonObject, Message
 from strandline.transcript.reading import DEFAULT_SIZES, Reader, Sizes
-from strandline.transcript.shape import TreeNode, common_ancestor, roots, tips
+from strandline.transcript.shape import Families, TreeNode, common_ancestor, roots, tips
 from strandline.transcript.store import TranscriptLog
 from strandline.transcript.tree import Node
 from strandline.transcript.upgrade import current, first_objects
@@ -59,6 +59,7 @@ class Session:
         self._lookups = Lookups(self._reader)
         self._appender = Appender(self._reader, self._lookups, clock, ids, durability)
         self._live = LiveContext(self._reader)
+        self._families = Families()
 
     # -- identity ------------------------------------------------------------------------
 
@@ -287,8 +288,7 @@ class Session:
     def children(self, entry_id: str | None) -> list[str]:
         """The entries that follow an entry directly; None asks for the roots."""
         with self._appender.lock:
-            nodes = self._reader.complete_tree().nodes.values()
-            return [node.id for node in nodes if node.parent == entry_id]
+            return self._families.children(self._reader.complete_tree(), entry_id)
 
     def common_ancestor(self, a: str, b: str) -> str | None:
         """The last entry that two paths share, or None. Raises `EntryNotFound`."""
@@ -316,10 +316,19 @@ class Session:
     def branch_lines(self, leaf_id: str | None = None) -> list[bytes]:
         """The lines of one branch, byte for byte, oldest first. Raises `EntryNotFound`."""
         with self._appender.lock:
-            if leaf_id is not None:
-                self._require(leaf_id)
-            self._reader.complete_tree()
-            return branch_lines(self._reader, self._end(leaf_id))
+            return [self._reader.line(self._require(entry_id)) for entry_id in self.path(leaf_id)]
+
+    def copy_branch(self, header: JsonObject, leaf_id: str | None = None) -> BranchCopy:
+        """The lines of a new transcript that begins with `header` and holds one branch.
+
+        Raises `EntryNotFound`.
+        """
+        with self._appender.lock:
+            path = [self._require(entry_id) for entry_id in self.path(leaf_id)]
+            copy = BranchCopy(encode_object(header), self._appender.leaf_entry)
+            for node in path:
+                copy.add(node, self._reader.line(node))
+            return copy
 
     # -- keeping up ------------------------------------------------------------------------
 

@@ -21,6 +21,22 @@ class TreeNode:
     children: list[TreeNode] = field(default_factory=list)
 
 
+class Families:
+    """Who follows whom directly, gone through once for as long as the tree stays the same."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Tree, int] | None = None
+        self._children: dict[object, list[str]] = {}
+
+    def children(self, tree: Tree, parent: str | None) -> list[str]:
+        """The ids of the entries that follow `parent`, in file order."""
+        if self._of != (tree, len(tree.nodes)):
+            self._of, self._children = (tree, len(tree.nodes)), {}
+            for node in tree.nodes.values():
+                self._children.setdefault(node.parent, []).append(node.id)
+        return self._children.get(parent, [])[:]
+
+
 def roots(tree: Tree) -> list[TreeNode]:
     """All entries as a forest; file order among siblings. Entries in a cycle hang nowhere."""
     leaf = tree.position.leaf if tree.position else None
