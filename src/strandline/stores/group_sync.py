@@ -10,9 +10,9 @@ from collections.abc import Callable
 class GroupSync:
     """Syncs one open file, for all who wait at the same time.
 
-    While one sync runs, whoever comes joins the next: the first of them leads it, the
-    others wait for the leader. Bytes whose sync failed are never called synced, whatever a
-    later sync says: the kernel may have dropped them.
+    Who comes while a sync runs waits for it, if it covers the bytes in question, or joins
+    the next: the first to do so leads it. Bytes whose sync failed are never called synced,
+    whatever a later sync says: the kernel may have dropped them.
     """
 
     def __init__(self, sync_file: Callable[[], None]) -> None:
@@ -21,7 +21,8 @@ class GroupSync:
         self._turn = threading.Lock()
         self._forming: threading.Event | None = None
         self._written = 0
-        self._synced = 0
+        self._covered = 0
+        self._running = threading.Event()
         self._lost: list[tuple[int, int, OSError]] = []
 
     def wrote(self, end: int) -> None:
@@ -31,25 +32,29 @@ class GroupSync:
     def sync(self, start: int) -> None:
         """Return when the bytes written at `start` are synced. Raises `OSError`."""
         with self._state:
-            is_synced = self._synced > start
-            done = self._forming
-            leads = not is_synced and done is None
-            if leads:
-                done = self._forming = threading.Event()
-        if leads and done is not None:
+            done, leads = self._join(start)
+        if leads:
             self._lead(done)
-        elif done is not None and not is_synced:
-            done.wait()
+        done.wait()
         for low, high, failure in self._lost:
             if low <= start < high:
                 raise failure
 
+    def _join(self, start: int) -> tuple[threading.Event, bool]:
+        """The sync that covers `start`: done, running, or forming; and whether to lead it."""
+        if start < self._covered:
+            return self._running, False
+        if self._forming is None:
+            self._forming = threading.Event()
+            return self._forming, True
+        return self._forming, False
+
     def _lead(self, done: threading.Event) -> None:
-        """Sync for all who joined; whoever comes from here on needs another sync."""
+        """Sync for all who joined; whoever comes from here on may need another sync."""
         with self._turn:
             with self._state:
-                self._forming = None
-                low, high = self._synced, self._written
+                low, high = self._covered, self._written
+                self._forming, self._running, self._covered = None, done, high
             failure: OSError | None = OSError(errno.EINTR, "the sync was broken off")
             try:
                 self._sync_file()
@@ -57,8 +62,6 @@ class GroupSync:
             except OSError as error:
                 failure = error
             finally:
-                with self._state:
-                    if failure is not None:
-                        self._lost.append((low, high, failure))
-                    self._synced = high
+                if failure is not None:
+                    self._lost.append((low, high, failure))
                 done.set()
