@@ -150,7 +150,8 @@ def test_help_lists_the_commands_and_how_to_complete_them(run: Any) -> None:
     for name, entry in frame.COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(entry.help)}$", shown, re.MULTILINE)
     assert "_STRANDLINE_COMPLETE=bash_source" in shown
-    assert run("-h").out == shown
+    short = run("-h")
+    assert short.out == shown, short
 
 
 def test_version_is_that_of_the_package(run: Any) -> None:

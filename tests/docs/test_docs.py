@@ -167,17 +167,22 @@ def test_the_commands_of_a_console_block_exist(block: Block) -> None:
                 assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), target
 
 
+def as_typed(command: click.Command, **more: Any) -> click.Context:
+    """A context as the command line makes it: a command remembers its help option from it."""
+    return click.Context(command, help_option_names=["-h", "--help"], **more)
+
+
 def understand(words: list[str]) -> None:
     """Read a command line as click would, without running it or looking at files."""
     command: click.Command = main
-    context = click.Context(main, info_name="strandline")
+    context = as_typed(main, info_name="strandline")
     while True:
         values, rest, _ = command.make_parser(context).parse_args(words)
         if not isinstance(command, click.Group):
             break
         found = command.get_command(context, rest[0])
         assert found is not None, f"no command {rest[0]!r} in {context.command_path}"
-        command, context = found, click.Context(found, info_name=rest[0], parent=context)
+        command, context = found, as_typed(found, info_name=rest[0], parent=context)
         words = rest[1:]
     assert rest == [], f"{context.command_path} does not take {rest}"
     for param in command.get_params(context):
@@ -195,7 +200,7 @@ def all_commands() -> dict[str, click.Command]:
         name, command = waiting.pop(0)
         found[name] = command
         if isinstance(command, click.Group):
-            context = click.Context(command)
+            context = as_typed(command)
             for word in command.list_commands(context):
                 inner = command.get_command(context, word)
                 assert inner is not None
@@ -216,7 +221,7 @@ def test_every_command_has_a_section() -> None:
 @pytest.mark.parametrize("name", all_commands())
 def test_a_section_names_every_option_and_argument_and_no_other(name: str) -> None:
     command, section = all_commands()[name], cli_sections()[name]
-    context = click.Context(command)
+    context = as_typed(command)
     options: set[str] = set()
     for param in command.get_params(context):
         if isinstance(param, click.Option):

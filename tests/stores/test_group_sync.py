@@ -59,7 +59,6 @@ def test_all_who_come_while_a_sync_is_under_way_share_the_next(pool: ThreadPoolE
 
 
 def test_what_a_sync_covered_needs_no_other() -> None:
-    group = GroupSync(lambda: None)
     platter = Platter()
     group = GroupSync(platter.sync)
     group.wrote(100)
@@ -120,3 +119,26 @@ def test_a_sync_that_is_broken_off_leaves_nobody_waiting(pool: ThreadPoolExecuto
     group.wrote(20)
     platter.end()
     group.sync(10)
+
+
+class InterruptedLock:
+    """A lock whose owner presses Ctrl-C while it waits."""
+
+    def __enter__(self) -> None:
+        raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        raise AssertionError
+
+
+def test_a_leader_that_is_interrupted_before_its_turn_holds_nobody_up() -> None:
+    platter = Platter()
+    group = GroupSync(platter.sync)
+    group.wrote(10)
+    turn, group._turn = group._turn, InterruptedLock()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        group.sync(0)
+    group._turn = turn
+    platter.end()
+    group.sync(0)
+    assert platter.count == 1

@@ -204,7 +204,7 @@ def test_findings_name_the_line_and_say_why() -> None:
     session, _ = opened(CLEAN + b"[1]\n{\n")
     assert [str(finding) for finding in session.verify()] == [
         "line 6: malformed-line: a JSON array, not an object",
-        f"line 7: malformed-line: not JSON: {NOTHING_NAMED} at character 2",
+        f"line 7: malformed-line: not JSON: {NOTHING_NAMED} (character 2)",
     ]
 
 

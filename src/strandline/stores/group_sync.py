@@ -31,11 +31,13 @@ class GroupSync:
 
     def sync(self, start: int) -> None:
         """Return when the bytes written at `start` are synced. Raises `OSError`."""
-        with self._state:
-            done, leads = self._join(start)
-        if leads:
-            self._lead(done)
-        done.wait()
+        done = None
+        while done is None or start >= self._covered:  # again where a leader never began
+            with self._state:
+                done, leads = self._join(start)
+            if leads:
+                self._lead(done, start)
+            done.wait()
         for low, high, failure in self._lost:
             if low <= start < high:
                 raise failure
@@ -49,19 +51,27 @@ class GroupSync:
             return self._forming, True
         return self._forming, False
 
-    def _lead(self, done: threading.Event) -> None:
+    def _lead(self, done: threading.Event, start: int) -> None:
         """Sync for all who joined; whoever comes from here on may need another sync."""
-        with self._turn:
+        try:
+            with self._turn:
+                with self._state:
+                    low, high = self._covered, max(self._written, start + 1)
+                    self._forming, self._running, self._covered = None, done, high
+                self._sync(low, high)
+        finally:
             with self._state:
-                low, high = self._covered, self._written
-                self._forming, self._running, self._covered = None, done, high
-            failure: OSError | None = OSError(errno.EINTR, "the sync was broken off")
-            try:
-                self._sync_file()
-                failure = None
-            except OSError as error:
-                failure = error
-            finally:
-                if failure is not None:
-                    self._lost.append((low, high, failure))
-                done.set()
+                if self._forming is done:  # interrupted while it waited for its turn
+                    self._forming = None
+            done.set()
+
+    def _sync(self, low: int, high: int) -> None:
+        failure: OSError | None = OSError(errno.EINTR, "the sync was broken off")
+        try:
+            self._sync_file()
+            failure = None
+        except OSError as error:
+            failure = error
+        finally:
+            if failure is not None:
+                self._lost.append((low, high, failure))

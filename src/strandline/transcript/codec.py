@@ -106,7 +106,7 @@ def _decode_slowly(line: bytes) -> JsonObject:
     except MalformedLine:
         raise
     except json.JSONDecodeError as error:
-        raise MalformedLine(f"not JSON: {error.msg} at character {error.pos + 1}") from error
+        raise MalformedLine(f"not JSON: {error.msg} (character {error.pos + 1})") from error
     except RecursionError:
         value = _decode_on_fresh_stack(line)
     if not isinstance(value, dict):

@@ -33,6 +33,8 @@ class BranchCopy:
     def add(self, node: Node, line: bytes) -> None:
         """Add the next entry of the path; `end` becomes its id in the copy."""
         if self._parent(node) != self.end:
+            if node.head.type == "leaf":
+                return  # it says nothing but where to go on, which is elsewhere in the copy
             self._write(encode_object(self._make_leaf(self.end, node.head.parent_id or None)))
         self.end = node.head.id or derived_id(self._offset, line)
         self._write(line)
