@@ -73,6 +73,16 @@ def test_turns_go_on_by_key_and_by_id(run: Run, state: Path, server: ScriptedMod
     assert (again["sessionId"], again["reply"]) == ("demo1", "heard 4")
 
 
+def test_a_key_says_which_agent_it_is_of(
+    run: Run, state: Path, server: ScriptedModelServer
+) -> None:
+    configure(state, server)
+    run("agent", "-m", "one", "--session-key", "agent:ops:main", "--json").json()
+    assert (state / "agents/ops/sessions/sessions.json").exists()
+    assert not (state / "agents/main").exists()
+    assert run("sessions", "--all-agents", "--json").json()["totalCount"] == 1
+
+
 def test_small_windows_are_compacted_and_the_report_says_so(
     run: Run, state: Path, server: ScriptedModelServer
 ) -> None:
@@ -151,6 +161,7 @@ def test_a_model_that_fails_is_one_line_and_exit_1(
         (["agent", "-m", "x", "--session-key", "a/../b"], "key"),
         (["agent", "-m", "x", "--session-key", "k", "--session-id", "i"], "not both"),
         (["agent", "-m", "x", "--model", "mine/two"], "mine/one"),
+        (["agent", "-m", "x", "--agent", "a", "--session-key", "agent:b:main"], "of agent b"),
         (["agent", "-m", "x", "--agent", "../x"], "agent"),
         (["sessions", "--limit", "0"], "above 0"),
         (["sessions", "--store", "/nowhere/sessions.json"], "/nowhere"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from strandline.cli.addressing import agent_of
 from strandline.cli.notices import note, warn
 from strandline.cli.output import json_option, print_json
 from strandline.cli.words import safe
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--message", "-m", required=True, help="What to say; - reads standard input.")
 @click.option("--session-key", help="The conversation; the agent's direct chat by default.")
 @click.option("--session-id", help="The session instead of its key; a new id begins one.")
-@click.option("--agent", "agent_id", default="main", help="The agent that answers.")
+@click.option("--agent", "agent_id", help="The agent that answers; main by default.")
 @click.option("--model", "model_ref", help="The model that answers, as provider/model.")
 @json_option
 @click.pass_obj
@@ -33,7 +34,7 @@ def agent(
     message: str,
     session_key: str | None,
     session_id: str | None,
-    agent_id: str,
+    agent_id: str | None,
     model_ref: str | None,
     *,
     as_json: bool,
@@ -47,10 +48,11 @@ def agent(
     if not text.strip():
         raise click.UsageError("--message is empty")
     state = open_state(state_dir, os.environ, warn=warn)
+    who = agent_of(agent_id, session_key)
     if session_id:
-        session_key = state.registry(agent_id).key_of_session(session_id)
-    key = session_key or state.main_key(agent_id)
-    conversation = state.conversation(agent_id, key, model_ref, holder="strandline agent")
+        session_key = state.registry(who).key_of_session(session_id)
+    key = session_key or state.main_key(who)
+    conversation = state.conversation(who, key, model_ref, holder="strandline agent")
     result = asyncio.run(_turn(conversation, text, show=not as_json))
     if as_json:
         print_json(_report(conversation, result))

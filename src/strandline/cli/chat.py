@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from strandline.cli.addressing import agent_of
 from strandline.cli.notices import note, warn
 from strandline.cli.output import columns
 from strandline.cli.row_text import row_line
@@ -63,15 +64,21 @@ class TerminalScreen:
 @click.option("--model", "model_ref", help="The model that answers, as provider/model.")
 @click.pass_obj
 def chat(
-    state_dir: Path, agent_id: str, session_key: str | None, *, new: bool, model_ref: str | None
+    state_dir: Path,
+    agent_id: str | None,
+    session_key: str | None,
+    *,
+    new: bool,
+    model_ref: str | None,
 ) -> None:
     """Talk to an agent. Without a terminal, answer each line of standard input."""
     from strandline.wiring import open_state  # noqa: PLC0415 - what a chat needs is heavy
 
     state = open_state(state_dir, os.environ, warn=warn)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    key = session_key or _choose_key(state, agent_id, new=new, ask=interactive)
-    failed = asyncio.run(_chat(state, agent_id, key, model_ref, interactive=interactive))
+    who = agent_of(agent_id, session_key)
+    key = session_key or _choose_key(state, who, new=new, ask=interactive)
+    failed = asyncio.run(_chat(state, who, key, model_ref, interactive=interactive))
     if failed and not interactive:
         raise SystemExit(1)
 

@@ -19,10 +19,10 @@ class GroupSync:
         self._sync_file = sync_file
         self._state = threading.Lock()
         self._turn = threading.Lock()
-        self._forming: threading.Event | None = None
+        self._forming: threading.Lock | None = None  # locked until that sync has ended
         self._written = 0
         self._covered = 0
-        self._running = threading.Event()
+        self._running = threading.Lock()
         self._lost: list[tuple[int, int, OSError]] = []
 
     def wrote(self, end: int) -> None:
@@ -31,39 +31,43 @@ class GroupSync:
 
     def sync(self, start: int) -> None:
         """Return when the bytes written at `start` are synced. Raises `OSError`."""
-        done = None
-        while done is None or start >= self._covered:  # again where a leader never began
+        covered = False
+        while not covered:  # again where a leader never began
             with self._state:
-                done, leads = self._join(start)
+                ended, leads = self._join(start)
             if leads:
-                self._lead(done, start)
-            done.wait()
+                self._lead(ended, start)
+            else:
+                with ended:
+                    pass
+            covered = start < self._covered
         for low, high, failure in self._lost:
             if low <= start < high:
                 raise failure
 
-    def _join(self, start: int) -> tuple[threading.Event, bool]:
-        """The sync that covers `start`: done, running, or forming; and whether to lead it."""
+    def _join(self, start: int) -> tuple[threading.Lock, bool]:
+        """The sync that covers `start`: ended, running, or forming; and whether to lead it."""
         if start < self._covered:
             return self._running, False
         if self._forming is None:
-            self._forming = threading.Event()
+            self._forming = threading.Lock()
+            self._forming.acquire()
             return self._forming, True
         return self._forming, False
 
-    def _lead(self, done: threading.Event, start: int) -> None:
+    def _lead(self, ended: threading.Lock, start: int) -> None:
         """Sync for all who joined; whoever comes from here on may need another sync."""
         try:
             with self._turn:
                 with self._state:
                     low, high = self._covered, max(self._written, start + 1)
-                    self._forming, self._running, self._covered = None, done, high
+                    self._forming, self._running, self._covered = None, ended, high
                 self._sync(low, high)
         finally:
             with self._state:
-                if self._forming is done:  # interrupted while it waited for its turn
+                if self._forming is ended:  # interrupted while it waited for its turn
                     self._forming = None
-            done.set()
+            ended.release()
 
     def _sync(self, low: int, high: int) -> None:
         failure: OSError | None = OSError(errno.EINTR, "the sync was broken off")

@@ -195,7 +195,7 @@ class Tree:
         self._header_was_read = self.is_transcript = True
 
     def settle(self) -> None:
-        """Bridge entries whose parent is nowhere; for a complete tree that is fed for now.
+        """Bridge entries whose parent is nowhere; for a complete tree that was fed all there is.
 
         The child is tied to the entry before it in the file, so that a conversation does
         not shrink to its tail.
