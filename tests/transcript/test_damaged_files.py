@@ -15,7 +15,7 @@ from strandline import SessionManager
 from strandline.errors import InvalidEntry, TranscriptUnreadable
 from strandline.stores.disk import RealDisk, RealFile
 from strandline.stores.jsonl import JsonlStore
-from strandline.stores.memory import MemoryLog
+from strandline.stores.memory import MemoryLog, MemoryStore
 from strandline.testing import CountingIds, SimulatedClock
 from strandline.transcript.damage import FindingKind
 from strandline.transcript.session import Session
@@ -411,3 +411,27 @@ def test_a_line_of_200_mb_is_read_when_it_is_asked_for_and_not_before(tmp_path: 
     entry = session.entry(IDS[1])
     assert len(entry.data["message"]["content"]) == size
     session.close()
+
+
+def test_a_list_that_lost_its_header_keeps_the_ids_that_its_first_append_gave_it() -> None:
+    """Found by fuzzing: a line without a type before the entries had it migrated twice."""
+    image = (
+        b'{"type":"se\x03ssion","id":"s"}\n{"\xf0ype":"message"}\n'
+        b'{"type":"message","message":{"role":"hookMessage","content":"old"}}\n'
+    )
+    store = MemoryStore()
+    first = SessionManager(store.create("t.jsonl", image), store)
+    said = first.append_message({"role": "user", "content": "next", "timestamp": 1})
+    again = SessionManager(store.open("t.jsonl"), store)
+    assert again.path() == first.path()
+    assert again.leaf_id == said
+    assert [m["content"] for m in again.build_context().messages] == ["old", "next"]
+
+
+def test_ids_are_kept_where_the_header_is_lost_and_the_first_line_has_none() -> None:
+    image = (
+        b'{"type":"somebody-elses"}\n'
+        b'{"type":"message","id":"aaaaaaaa","parentId":null,"message":{"role":"user","content":"x"}}\n'
+    )
+    store = MemoryStore()
+    assert SessionManager(store.create("t.jsonl", image), store).path() == ["aaaaaaaa"]

@@ -18,6 +18,30 @@ from strandline.transcript.messages import JsonObject
 from strandline.transcript.tree import derived_id
 
 CURRENT_VERSION = 3
+FIRST_BYTES = 1 << 16
+FIRST_LINES = 20
+
+
+def beginning(image: bytes) -> tuple[JsonObject | None, JsonObject | None]:
+    """The header and the first entry, as far as the first lines of a transcript hold them.
+
+    Of the entries on those lines the first with an id counts before those without one:
+    where any has an id, the transcript is no list.
+    """
+    header: JsonObject | None = None
+    first: JsonObject | None = None
+    for line in image[:FIRST_BYTES].removeprefix(BOM).split(b"\n")[:FIRST_LINES]:
+        try:
+            value = decode_object(line.strip(PADDING))
+        except MalformedLine:
+            continue
+        if value.get("type") == "session":
+            header = header or (None if first else value)
+        elif isinstance(value.get("type"), str):
+            first = first or value
+            if "id" in value:
+                return header, value
+    return header, first
 
 
 def version_of(header: JsonObject | None, first_entry: JsonObject | None) -> int:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
 from strandline.transcript.entries import KNOWN_TYPES, MARKER_TYPES, Head
@@ -30,7 +31,7 @@ BEYOND: Final = Beyond.BEYOND
 Parent = str | None | Beyond
 
 
-class Position(NamedTuple):
+class Position(msgspec.Struct, gc=False, frozen=True):
     """The two places: entry ids, or None for before the first entry."""
 
     leaf: str | None
@@ -40,7 +41,7 @@ class Position(NamedTuple):
 START = Position(None, None)
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, gc=False, frozen=True):
     """What a line did: the position after it, the entry's parent on the walk to the root.
 
     `unknown_target` is True for a `leaf` line whose target is in no earlier line.
@@ -57,11 +58,11 @@ IsKnown = Callable[[str], bool | None]
 
 def advance(position: Position | None, head: Head, entry_id: str, is_known: IsKnown) -> Step:
     """How the line `head`, which holds entry `entry_id`, moves `position`."""
-    leaf, append_parent = position or (BEYOND, BEYOND)
+    leaf: Parent = BEYOND if position is None else position.leaf
     named = head.parent_id
     parent: Parent = leaf if named is UNSET else named
     if head.type not in MARKER_TYPES and head.type in KNOWN_TYPES and head.append_mode != "side":
-        if position is None or parent == append_parent:
+        if position is None or parent == position.append_parent:
             parent = leaf  # which is that entry, or where the conversation was moved to
         return Step(Position(entry_id, entry_id), parent)
     if head.type == "leaf":

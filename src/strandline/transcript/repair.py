@@ -10,13 +10,9 @@ replace the stand-in. Source: spec 1, Damage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.transcript.codec import (
-    BOM,
-    PADDING,
-    MalformedLine,
     decode_head,
     decode_object,
     encode_object,
@@ -24,12 +20,11 @@ from strandline.transcript.codec import (
 from strandline.transcript.entries import KNOWN_TYPES, MARKER_TYPES
 from strandline.transcript.mend import mended
 from strandline.transcript.messages import JsonObject
-from strandline.transcript.migrate import CURRENT_VERSION, migrate, version_of
+from strandline.transcript.migrate import CURRENT_VERSION, beginning, migrate, version_of
 from strandline.transcript.position import BEYOND, Parent
 from strandline.transcript.replant import Replanting, Row, cut_cycles, free_id, with_keys
 from strandline.transcript.survey import Change, ChangeKind, OldLine, Report, survey
 from strandline.transcript.tree import Node, Tree
-from strandline.transcript.upgrade import FIRST_BYTES, FIRST_LINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +64,7 @@ def repair(image: bytes, header: JsonObject) -> Repair:
 
 def version_in(image: bytes) -> int:
     """The version of a transcript; its first 64 KiB are enough."""
-    header: JsonObject | None = None
-    for value in _first_objects(image[:FIRST_BYTES]):
-        if value.get("type") != "session":
-            return version_of(header, value)
-        header = header or value
-    return version_of(header, None)
-
-
-def _first_objects(image: bytes) -> Iterator[JsonObject]:
-    for line in image.removeprefix(BOM).split(b"\n")[:FIRST_LINES]:
-        try:
-            yield decode_object(line.strip(PADDING))
-        except MalformedLine:
-            continue
+    return version_of(*beginning(image))
 
 
 class _Work:

@@ -11,28 +11,20 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 from strandline.errors import TranscriptMoved
-from strandline.transcript.codec import BOM, PADDING, MalformedLine, decode_object
 from strandline.transcript.messages import JsonObject
-from strandline.transcript.migrate import CURRENT_VERSION, migrate, version_of
+from strandline.transcript.migrate import (
+    CURRENT_VERSION,
+    FIRST_BYTES,
+    beginning,
+    migrate,
+    version_of,
+)
 from strandline.transcript.store import SideFile, SideRow, Totals, TranscriptLog
-
-FIRST_BYTES = 1 << 16
-FIRST_LINES = 20
 
 
 def first_objects(log: TranscriptLog) -> tuple[JsonObject | None, JsonObject | None]:
     """The header and the first entry of a log, as far as its first lines hold them."""
-    data = log.read(0, FIRST_BYTES).removeprefix(BOM)
-    header: JsonObject | None = None
-    for line in data.split(b"\n")[:FIRST_LINES]:
-        try:
-            value = decode_object(line.strip(PADDING))
-        except MalformedLine:
-            continue
-        if value.get("type") != "session":
-            return header, value
-        header = header or value
-    return header, None
+    return beginning(log.read(0, FIRST_BYTES))
 
 
 def current(log: TranscriptLog) -> TranscriptLog:
