@@ -254,6 +254,21 @@ async def test_an_overflow_in_the_middle_of_a_stream_voids_what_came(
         assert ReplyDiscarded() in heard
 
 
+async def test_d6_a_branch_that_ends_in_an_open_tool_call_takes_its_next_message(
+    session: SessionManager, agent_for: AgentFor
+) -> None:
+    call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "a"}}
+    session.append_message(user_message("read it", 1))
+    asked = session.append_message(
+        {"role": "assistant", "content": [call], "stopReason": "toolUse", "timestamp": 2}
+    )
+    session.append_message(user_message("never mind", 3))
+    with session.create_branched_session(asked) as fork, ScriptedModelServer() as server:
+        assert (await ask(fork, agent_for(server), "go on")).reply
+        roles = [message["role"] for message in server.requests[0].body["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"], "the call got its result (A4)"
+
+
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
