@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from strandline.errors import ConfigError, ModelError
-from strandline.models.openai_chat import MAX_ERROR_BYTES, OpenAIChatModel
-from strandline.models.wire import ServerTraits
+from strandline.models.http import MAX_ERROR_BYTES
+from strandline.models.openai_chat import OpenAIChatModel
+from strandline.models.openai_chat_wire import ServerTraits
 from strandline.runtime.model import (
     Failed,
     Finished,

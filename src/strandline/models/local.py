@@ -21,9 +21,9 @@ from typing import Any
 from strandline.clock import Clock
 from strandline.errors import MissingDependency, ModelError
 from strandline.models.catalog import LOCAL
-from strandline.models.completion import Answer
 from strandline.models.failures import Failures
-from strandline.models.wire import plain_messages
+from strandline.models.openai_chat_answer import Answer
+from strandline.models.openai_chat_wire import plain_messages
 from strandline.runtime.model import ModelEvent, ModelRequest
 from strandline.transcript.messages import JsonObject
 

@@ -1,47 +1,35 @@
-"""Usage as Chat Completions reports it, in the counts that everything else reckons with.
+"""Usage in the four counts that everything else reckons with, and what they cost.
 
-Source: spec 3, Caches (usage of every provider is normalised).
+Every format has a reader of its own for what its provider reports; the counts that they
+arrive at do not overlap. Source: spec 3, Caches (usage of every provider is normalised).
 """
 
 from __future__ import annotations
 
 from strandline.runtime.model import Prices
-from strandline.transcript.messages import Cost, JsonObject, Usage
+from strandline.transcript.messages import JsonObject, Usage
 
 
-def normalised_usage(raw: JsonObject, prices: Prices) -> Usage:
-    """Usage in four counts of tokens that do not overlap, and what they cost.
-
-    OpenAI's ``prompt_tokens`` include those from its cache; writing to it is free.
-    """
-    details = raw.get("prompt_tokens_details")
-    prompt, output = token_count(raw, "prompt_tokens"), token_count(raw, "completion_tokens")
-    cached = token_count(details if isinstance(details, dict) else {}, "cached_tokens")
-    # DeepSeek's name, then Moonshot's.
-    cached = (
-        cached or token_count(raw, "prompt_cache_hit_tokens") or token_count(raw, "cached_tokens")
-    )
-    cached = min(cached, prompt)
-    fresh = prompt - cached
+def usage_of(
+    prices: Prices, *, fresh: int, output: int, cache_read: int = 0, cache_write: int = 0
+) -> Usage:
+    """Tokens that were read anew, written, read from the cache and written to it."""
+    for_input, for_output = fresh * prices.input / 1e6, output * prices.output / 1e6
+    for_reading = cache_read * prices.cache_read / 1e6
+    for_writing = cache_write * prices.cache_write / 1e6
     return {
         "input": fresh,
         "output": output,
-        "cacheRead": cached,
-        "cacheWrite": 0,
-        "totalTokens": prompt + output,
-        "cost": _cost(fresh, output, cached, prices),
-    }
-
-
-def _cost(fresh: int, output: int, cached: int, prices: Prices) -> Cost:
-    for_input, for_output = fresh * prices.input / 1e6, output * prices.output / 1e6
-    for_cached = cached * prices.cache_read / 1e6
-    return {
-        "input": for_input,
-        "output": for_output,
-        "cacheRead": for_cached,
-        "cacheWrite": 0.0,
-        "total": for_input + for_output + for_cached,
+        "cacheRead": cache_read,
+        "cacheWrite": cache_write,
+        "totalTokens": fresh + output + cache_read + cache_write,
+        "cost": {
+            "input": for_input,
+            "output": for_output,
+            "cacheRead": for_reading,
+            "cacheWrite": for_writing,
+            "total": for_input + for_output + for_reading + for_writing,
+        },
     }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from strandline.errors import ModelError
-from strandline.transcript.messages import JsonObject, Message
+from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,11 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of one model: `context_window` and `max_output_tokens` in tokens."""
+    """What is known of one model: `context_window` and `max_output_tokens` in tokens.
+
+    `reasoning`: it can be asked to think. `images`, `tools`: it takes them; a model without
+    is told of an image in words, and is offered no tools.
+    """
 
     provider: str
     id: str
@@ -36,6 +40,9 @@ class ModelInfo:
     context_window: int
     max_output_tokens: int
     prices: Prices = Prices()
+    reasoning: bool = False
+    images: bool = True
+    tools: bool = True
 
     @property
     def ref(self) -> str:
@@ -45,13 +52,18 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call: `messages` have the roles user, assistant and toolResult only."""
+    """One call: `messages` have the roles user, assistant and toolResult only.
+
+    `tools` are ``{"name", "description", "parameters"}``, the last a JSON Schema. `thinking`
+    is how hard the model should think, where it can.
+    """
 
     model: ModelInfo
     system_prompt: str
     messages: Sequence[Message]
     max_output_tokens: int
     tools: Sequence[JsonObject] = ()
+    thinking: ThinkingLevel = "off"
 
 
 @dataclass(frozen=True, slots=True)

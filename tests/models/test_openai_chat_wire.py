@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.models.wire import (
+from strandline.models.openai_chat_wire import (
     IMAGE_LEFT_OUT,
     NO_TOOL_OUTPUT,
     NO_USER_TEXT,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ModelError
-from strandline.models.completion import UNPARSED_ARGUMENTS, Answer
+from strandline.models.draft import UNPARSED_ARGUMENTS
+from strandline.models.openai_chat_answer import Answer
 from strandline.models.failures import Failures
 from strandline.runtime.model import (
     Failed,

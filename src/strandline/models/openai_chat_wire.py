@@ -8,27 +8,33 @@ cannot read. What the model thought is never sent as if it had been said.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from strandline.models.content import (
+    IMAGE_LEFT_OUT,
+    NO_TOOL_OUTPUT,
+    NO_USER_TEXT,
+    body_bytes,
+    calls_of,
+    compact,
+    images_of,
+    ordered_tools,
+    sorted_keys,
+    spoken_of,
+    text_of,
+)
 from strandline.models.surrogates import whole_text
-from strandline.runtime.model import ModelRequest
+from strandline.models.tool_call_ids import MISTRAL_IDS, OPENAI_IDS, ToolCallIds
+from strandline.runtime.model import ModelInfo, ModelRequest
 from strandline.transcript.messages import JsonObject, Message
 
-NO_USER_TEXT = "(empty message)"
-NO_TOOL_OUTPUT = "(no output)"
 TOOL_IMAGES = "(images that the tools above returned)"
-IMAGE_LEFT_OUT = "(an image, which this model cannot see)"
 
 ToolCallIdStyle = Literal["openai", "mistral"]
-_ID_STYLES: dict[ToolCallIdStyle, re.Pattern[str]] = {
-    "openai": re.compile(r"[A-Za-z0-9_-]{1,40}"),
-    "mistral": re.compile(r"[A-Za-z0-9]{9}"),
-}
+_ID_STYLES: dict[ToolCallIdStyle, re.Pattern[str]] = {"openai": OPENAI_IDS, "mistral": MISTRAL_IDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +71,32 @@ def request_body(request: ModelRequest, traits: ServerTraits) -> bytes:
     if traits.stream_usage:
         body["stream_options"] = {"include_usage": True}
     body[traits.max_tokens_field] = request.max_output_tokens
-    body |= _sorted_keys(dict(traits.extra_body))
-    return whole_text(_compact(body)).encode()
+    if request.model.reasoning and request.thinking != "off":
+        # The format knows three levels and "minimal"; nothing is above "high" everywhere.
+        body["reasoning_effort"] = "high" if request.thinking == "xhigh" else request.thinking
+    body |= sorted_keys(traits.extra_body)
+    return body_bytes(body)
 
 
 def chat_messages(request: ModelRequest, traits: ServerTraits) -> list[JsonObject]:
     """The system prompt and the messages, in the shapes of Chat Completions."""
-    ids = _ToolCallIds(traits.tool_call_ids)
+    ids = ToolCallIds(_ID_STYLES[traits.tool_call_ids])
     wire: list[JsonObject] = []
     images: list[JsonObject] = []
     if request.system_prompt.strip():
         wire.append({"role": "system", "content": request.system_prompt})
     for message in request.messages:
         if message.get("role") == "toolResult":
-            images += _images(message)
-            wire.append(_tool_result(message, ids))
+            text, shown = spoken_of(message, request.model)
+            images += _image_parts(shown)
+            wire.append(_tool_result(message, text, ids))
             continue
         wire += _tool_images(images)
         images = []
         if message.get("role") == "assistant":
             wire += _assistant(message, ids)
         else:
-            wire.append({"role": "user", "content": _user_content(message)})
+            wire.append({"role": "user", "content": _user_content(message, request.model)})
     return wire + _tool_images(images)
 
 
@@ -96,11 +106,11 @@ def plain_messages(request: ModelRequest) -> list[JsonObject]:
     if request.system_prompt.strip():
         wire.append({"role": "system", "content": whole_text(request.system_prompt)})
     for message in request.messages:
-        role, parts = message.get("role"), [_text(message)]
+        role, parts = message.get("role"), [text_of(message)]
         if role == "toolResult":
             parts.insert(0, f"[{message.get('toolName', 'tool')} returned]")
-        parts += [f"[called {call['name']} {call['arguments']}]" for call in _calls(message)]
-        parts += [IMAGE_LEFT_OUT for _ in _images(message)]
+        parts += [f"[called {c['name']} {compact(c['arguments'])}]" for c in calls_of(message)]
+        parts += [IMAGE_LEFT_OUT for _ in images_of(message)]
         text = "\n".join(filter(str.strip, parts))
         if text or role != "assistant":
             spoken = {"role": "assistant" if role == "assistant" else "user"}
@@ -108,16 +118,16 @@ def plain_messages(request: ModelRequest) -> list[JsonObject]:
     return wire
 
 
-def _user_content(message: Message) -> str | list[JsonObject]:
-    text, images = _text(message), _images(message)
+def _user_content(message: Message, model: ModelInfo) -> str | list[JsonObject]:
+    text, images = spoken_of(message, model)
     if not images:
         return text or NO_USER_TEXT
-    return [*([{"type": "text", "text": text}] if text else []), *images]
+    return [*([{"type": "text", "text": text}] if text else []), *_image_parts(images)]
 
 
-def _assistant(message: Message, ids: _ToolCallIds) -> Iterator[JsonObject]:
+def _assistant(message: Message, ids: ToolCallIds) -> Iterator[JsonObject]:
     """One message; none where the model said nothing, as after an error."""
-    text, calls = _text(message), list(_calls(message))
+    text, calls = text_of(message), list(calls_of(message))
     if not text and not calls:
         return
     wire: JsonObject = {"role": "assistant", "content": text or None}
@@ -130,12 +140,12 @@ def _assistant(message: Message, ids: _ToolCallIds) -> Iterator[JsonObject]:
 
 
 def _function(call: JsonObject) -> JsonObject:
-    return {"name": call["name"], "arguments": call["arguments"]}
+    return {"name": call["name"], "arguments": compact(call["arguments"])}
 
 
-def _tool_result(message: Message, ids: _ToolCallIds) -> JsonObject:
+def _tool_result(message: Message, text: str, ids: ToolCallIds) -> JsonObject:
     identity = ids.of(str(message.get("toolCallId", "")))
-    return {"role": "tool", "tool_call_id": identity, "content": _text(message) or NO_TOOL_OUTPUT}
+    return {"role": "tool", "tool_call_id": identity, "content": text or NO_TOOL_OUTPUT}
 
 
 def _tool_images(images: list[JsonObject]) -> list[JsonObject]:
@@ -145,80 +155,13 @@ def _tool_images(images: list[JsonObject]) -> list[JsonObject]:
     return [{"role": "user", "content": [{"type": "text", "text": TOOL_IMAGES}, *images]}]
 
 
-def _blocks(message: Message, kind: str) -> Iterator[JsonObject]:
-    content = message.get("content")
-    if isinstance(content, list):
-        yield from (b for b in content if isinstance(b, dict) and b.get("type") == kind)
-
-
-def _text(message: Message) -> str:
-    """All text of a message; empty where there is only white space."""
-    content = message.get("content")
-    texts: Iterable[object]
-    texts = (
-        [content] if isinstance(content, str) else (b.get("text") for b in _blocks(message, "text"))
-    )
-    return "\n".join(t for t in texts if isinstance(t, str) and t.strip())
-
-
-def _images(message: Message) -> list[JsonObject]:
+def _image_parts(images: Sequence[JsonObject]) -> list[JsonObject]:
     return [
         {"type": "image_url", "image_url": {"url": f"data:{b.get('mimeType')};base64,{b['data']}"}}
-        for b in _blocks(message, "image")
-        if b.get("data")
+        for b in images
     ]
 
 
-def _calls(message: Message) -> Iterator[JsonObject]:
-    """The tool calls, `arguments` as JSON text with its keys as the model wrote them."""
-    for block in _blocks(message, "toolCall"):
-        name, identity = str(block.get("name", "")), str(block.get("id", ""))
-        yield {"id": identity, "name": name, "arguments": _arguments(block.get("arguments"))}
-
-
-def _arguments(value: object) -> str:
-    try:
-        return _compact(value) if isinstance(value, dict) else "{}"
-    except (ValueError, RecursionError):
-        return "{}"  # NaN, or deeper than JSON readers go: from a foreign transcript
-
-
 def _tools(tools: Sequence[JsonObject]) -> list[JsonObject]:
-    """Tools in order of name, with the keys of their schemas in order too."""
-    wrapped = [t if "function" in t else {"type": "function", "function": t} for t in tools]
-    ordered = [_sorted_keys(tool) for tool in wrapped]
-    return sorted(ordered, key=lambda tool: (str(tool["function"].get("name")), _compact(tool)))
-
-
-def _sorted_keys(value: JsonObject) -> JsonObject:
-    ordered: JsonObject = json.loads(json.dumps(value, sort_keys=True))
-    return ordered
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-class _ToolCallIds:
-    """Ids that the server accepts, one for each id of the transcript (cases/faults, A15).
-
-    An id that fits stays; another becomes a digest of itself. Where two would meet, the later
-    one moves on, so that the ids of a beginning never depend on what comes after it.
-    """
-
-    def __init__(self, style: ToolCallIdStyle) -> None:
-        self._style: ToolCallIdStyle = style
-        self._sent: dict[str, str] = {}
-        self._taken: set[str] = set()
-
-    def of(self, identity: str) -> str:
-        if identity in self._sent:
-            return self._sent[identity]
-        sent, tries = identity, 0
-        while sent in self._taken or not _ID_STYLES[self._style].fullmatch(sent):
-            tries += 1
-            digest = hashlib.sha256(f"{tries}:{identity}".encode("utf-8", "surrogatepass"))
-            sent = digest.hexdigest()[:9] if self._style == "mistral" else digest.hexdigest()[:32]
-        self._taken.add(sent)
-        self._sent[identity] = sent
-        return sent
+    plain = [tool.get("function", tool) for tool in tools]
+    return [{"type": "function", "function": tool} for tool in ordered_tools(plain)]

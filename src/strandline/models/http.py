@@ -1,0 +1,289 @@
+"""Models behind an HTTP server: one call, whatever the provider's format.
+
+A `Dialect` says what a request looks like and how its answer is read; here is what all of
+them share: connections, timeouts, streams cut anywhere, errors in our words. Importing this
+module is cheap: the HTTP library comes with the first call. Source: spec 4, A turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import email.utils
+import ipaddress
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from strandline.clock import Clock
+from strandline.errors import ConfigError, ModelError
+from strandline.models.failures import Failures
+from strandline.models.sse import CompletionBody
+from strandline.runtime.model import Failed, ModelEvent, ModelInfo, ModelRequest
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 120.0
+MAX_ERROR_BYTES = 64 * 1024
+"""How much of an error's body is read."""
+
+_DRAIN_S = 0.2
+
+
+class Answer(Protocol):
+    """One answer in the making: fed the JSON texts of its events in order."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server said why the answer ends; only usage may follow."""
+        ...
+
+    def feed_text(self, text: str) -> list[ModelEvent]:
+        """The deltas in one event. Raises `ModelError` where it is an error."""
+        ...
+
+    def finish(self) -> list[ModelEvent]:
+        """What is left to say, then `Finished`, or `Failed` where the server gave up."""
+        ...
+
+    def failed(self, error: ModelError) -> Failed:
+        """The end by `error`, with what was said so far, without tool calls."""
+        ...
+
+
+class Dialect(Protocol):
+    """A provider's format. Pure: the same request gives the same bytes."""
+
+    def path(self, request: ModelRequest) -> str:
+        """What follows the base URL, with its query."""
+        ...
+
+    def headers(self, api_key: str) -> Mapping[str, str]:
+        """The headers that carry the key (and a version); `api_key` may be empty."""
+        ...
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The body of a streaming request."""
+        ...
+
+    def answer(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> Answer:
+        """A new reader of an answer; `timestamp_ms` becomes the message's."""
+        ...
+
+
+class HttpModel:
+    """Answers by asking the server at `base_url` (``https://api.openai.com/v1``).
+
+    `api_key`: empty for servers that want none. `clock` dates the answers.
+    `connect_timeout_s` bounds the connecting, `idle_timeout_s` the silence between two
+    pieces of an answer. `headers` are sent along; their values are kept secret like the key.
+    One object serves any number of calls at once, of one event loop.
+
+    Raises `ConfigError` for an address, key or header that cannot be used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        dialect: Dialect,
+        *,
+        clock: Clock,
+        headers: Mapping[str, str] | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+    ) -> None:
+        address = usable_address(base_url)
+        api_key = api_key.strip()
+        self._dialect = dialect
+        self._address = address
+        self._server = address.netloc.rpartition("@")[2]
+        self._is_here = _is_loopback(address.hostname or "")
+        self._headers = _headers(dialect.headers(api_key), headers or {})
+        self._secrets = (api_key, address.password or "", *(headers or {}).values())
+        self._clock = clock
+        self._connect_timeout_s = connect_timeout_s
+        self._idle_timeout_s = idle_timeout_s
+        self._connected: httpx2.AsyncClient | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """The events of one call (`strandline.runtime.model.Model`)."""
+        failures = Failures(request.model, self._secrets)
+        answer = self._dialect.answer(request.model, self._clock.now_ms(), failures)
+        try:
+            async with contextlib.aclosing(self._ask(request, answer, failures)) as events:
+                async for event in events:
+                    yield event
+        except ModelError as error:
+            yield answer.failed(error)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._connected = self._connected, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ask(
+        self, request: ModelRequest, answer: Answer, failures: Failures
+    ) -> AsyncGenerator[ModelEvent, None]:
+        import httpx2  # noqa: PLC0415 - 0.1 s, for those who call a model
+
+        body = CompletionBody(failures)
+        call = self._client().stream(
+            "POST",
+            self._url(request),
+            content=self._dialect.body(request),
+            headers=self._headers,
+        )
+        try:
+            async with call as response:
+                if not response.is_success:
+                    raise await self._refusal(response, failures)
+                async with contextlib.aclosing(_texts(response, body)) as texts:
+                    async for text in texts:
+                        for event in answer.feed_text(text):
+                            yield event
+            if not body.done and not answer.complete:
+                raise self._too_soon(body, failures)
+        except httpx2.RequestError as error:
+            # After the finish reason, only usage could have been lost.
+            if not answer.complete:
+                raise self._broken(error, failures) from None
+        for event in answer.finish():
+            yield event
+
+    def _url(self, request: ModelRequest) -> str:
+        base = self._address
+        path, _, query = self._dialect.path(request).partition("?")
+        query = "&".join(filter(None, (base.query, query)))
+        return base._replace(path=base.path.rstrip("/") + path, query=query).geturl()
+
+    def _client(self) -> httpx2.AsyncClient:
+        import httpx2  # noqa: PLC0415 - see _ask
+
+        if self._connected is None:
+            timeout = httpx2.Timeout(self._idle_timeout_s, connect=self._connect_timeout_s)
+            # A proxy of the environment must not get what goes to this machine.
+            self._connected = httpx2.AsyncClient(timeout=timeout, trust_env=not self._is_here)
+        return self._connected
+
+    async def _refusal(self, response: httpx2.Response, failures: Failures) -> ModelError:
+        """The error in a response that is no answer."""
+        body = bytearray()
+        async with contextlib.aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > MAX_ERROR_BYTES:
+                    break
+        text = body[:MAX_ERROR_BYTES].decode("utf-8", "replace").strip()
+        kind = response.headers.get("content-type", "")
+        said = "" if text.startswith("<") or "html" in kind else text
+        wait_s = _retry_after_s(response.headers, self._clock.now_ms())
+        return failures.from_server(said, response.status_code, wait_s)
+
+    def _too_soon(self, body: CompletionBody, failures: Failures) -> ModelError:
+        if body.empty:
+            return failures.network(
+                f"sent no answer from {self._server}", "check that the base URL is right"
+            )
+        return failures.network("ended its answer too soon")
+
+    def _broken(self, error: httpx2.RequestError, failures: Failures) -> ModelError:
+        """The connection's failure in our words: the library's may hold what was sent."""
+        import httpx2  # noqa: PLC0415 - see _ask
+
+        match error:
+            case httpx2.ConnectTimeout():
+                what = f"did not take the connection within {self._connect_timeout_s:g} s"
+            case httpx2.ConnectError() | httpx2.ProxyError() | httpx2.UnsupportedProtocol():
+                what = f"cannot be reached at {self._server}"
+                return failures.network(
+                    what, "check that its server runs and the base URL is right"
+                )
+            case httpx2.TimeoutException():
+                what = f"sent nothing for {self._idle_timeout_s:g} s"
+            case _:
+                what = "broke off the connection"
+        return failures.network(what)
+
+
+async def _texts(response: httpx2.Response, body: CompletionBody) -> AsyncGenerator[str, None]:
+    """The JSON texts of an answer, as they come."""
+    pieces = response.aiter_bytes()
+    async for piece in pieces:
+        for text in body.feed(piece):
+            yield text
+        if body.done:
+            await _drain(pieces)
+            return
+    for text in body.end():
+        yield text
+
+
+async def _drain(pieces: AsyncIterator[bytes]) -> None:
+    """Read the end of the body, so that the connection can serve the next call."""
+    import httpx2  # noqa: PLC0415 - see _ask
+
+    with contextlib.suppress(TimeoutError, httpx2.RequestError):
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in pieces:
+                pass
+
+
+def usable_address(base_url: str) -> SplitResult:
+    """The parts of a base URL. Raises `ConfigError` for what is no address."""
+    text = base_url.strip()
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in {"http", "https"} and bool(address.hostname)
+        usable = usable and address.port != 0 and text.isascii() and text.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            "the base URL of a model provider is not an address",
+            remedy="write it like https://api.openai.com/v1",
+        )
+    return address
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _headers(own: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """The headers of every request."""
+    headers = {
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",  # compression holds back the first words
+        "content-type": "application/json",
+        "user-agent": "strandline",
+        **own,
+    }
+    headers |= {name.lower(): value for name, value in extra.items()}
+    for name, value in headers.items():
+        if not (name.isascii() and value.isascii() and value.isprintable()):
+            raise ConfigError(
+                f"the header {name!a} of a model provider has characters that cannot be sent",
+                remedy="look for a line break or a typographic quote in the API key or header",
+            )
+    return headers
+
+
+def _retry_after_s(headers: Mapping[str, str], now_ms: int) -> float | None:
+    """How long the server asks to wait: in milliseconds, in seconds or until a date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with contextlib.suppress(KeyError, ValueError):
+            wait_s = float(headers[name]) * scale
+            if math.isfinite(wait_s):
+                return max(wait_s, 0.0)
+    with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
+        until = email.utils.parsedate_to_datetime(headers["retry-after"])
+        return max(until.timestamp() - now_ms / 1000, 0.0)
+    return None

@@ -1,0 +1,169 @@
+"""The seam to tools: what a model may call, and what comes back.
+
+A `Tool` is a value with a function in it. A `Toolbox` holds the tools of an agent in the
+order of their names, so that a request has the same bytes whatever order they were
+registered in, and answers a call with a tool result message whatever happens inside.
+Source: spec 4, A turn (Tools).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from strandline.errors import ConfigError, StrandlineError
+from strandline.transcript.messages import JsonObject, Message
+
+WorkspaceAccess = Literal["rw", "ro", "none"]
+"""What tools may do in the workspace: read and write, read only, or nothing."""
+
+MAX_RESULT_CHARS = 8 * 1024 * 1024
+"""The longest text that one result keeps; more is cut, and the result says so."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call. `agent_id` and `session_key` say for whom, `now_ms` when (Unix ms)."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+    agent_id: str
+    session_key: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool gives back: `content` blocks (text, image), `details` for faces only."""
+
+    content: Sequence[JsonObject]
+    is_error: bool = False
+    details: Any = None
+
+    @classmethod
+    def of_text(cls, text: str, *, is_error: bool = False, details: Any = None) -> ToolOutput:
+        """The output that is one text."""
+        return cls([{"type": "text", "text": text}], is_error, details)
+
+
+RunTool = Callable[[ToolCall], Awaitable[ToolOutput | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool: `parameters` is the JSON Schema of its arguments, an object's.
+
+    `needs` is the access to the workspace without which it is not offered. `run` may raise
+    a `StrandlineError`: the model reads its text, as an error.
+    """
+
+    name: str
+    description: str
+    parameters: JsonObject
+    run: RunTool = field(repr=False)
+    needs: WorkspaceAccess = "none"
+
+
+class Toolbox:
+    """The tools of one agent, by name. Immutable: `plus` makes another."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in sorted(tools, key=lambda tool: tool.name):
+            self._tools[tool.name] = _checked(tool, self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def names(self) -> list[str]:
+        """The names, sorted by code point."""
+        return list(self._tools)
+
+    def plus(self, tools: Iterable[Tool]) -> Toolbox:
+        """These and more. Raises `ConfigError` for a name that is taken."""
+        return Toolbox([*self._tools.values(), *tools])
+
+    def only(self, wanted: Callable[[Tool], bool]) -> Toolbox:
+        """Those that are wanted."""
+        return Toolbox(tool for tool in self._tools.values() if wanted(tool))
+
+    def described(self) -> list[JsonObject]:
+        """The tools as a `ModelRequest` carries them, by name."""
+        return [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in self._tools.values()
+        ]
+
+    async def answer(self, call: ToolCall) -> Message:
+        """The result message of a call. Errors are results too; only cancelling goes through."""
+        output = await self._output(call)
+        message: Message = {
+            "role": "toolResult",
+            "toolCallId": call.id,
+            "toolName": call.name,
+            "content": [_bounded(block) for block in output.content],
+            "isError": output.is_error,
+            "timestamp": call.now_ms,
+        }
+        return message if output.details is None else {**message, "details": output.details}
+
+    async def _output(self, call: ToolCall) -> ToolOutput:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return _refusal(f"there is no tool {call.name!r}; there are: {known}")
+        wrong = await asyncio.to_thread(_what_is_wrong, call.arguments, tool.parameters)
+        if wrong:
+            return _refusal(f"the arguments of {call.name} are not acceptable: {wrong}")
+        try:
+            output = await tool.run(call)
+        except StrandlineError as error:
+            return _refusal(str(error))
+        except Exception as error:  # noqa: BLE001 - a tool is anybody's code; the turn goes on
+            return _refusal(f"{call.name} failed: {type(error).__name__}: {error}")
+        return ToolOutput.of_text(output) if isinstance(output, str) else output
+
+
+def _checked(tool: Tool, others: dict[str, Tool]) -> Tool:
+    from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - 0.1 s
+
+    if not _NAME.fullmatch(tool.name):
+        raise ConfigError(
+            f"{tool.name!a} cannot be a tool's name", remedy="use 1 to 64 of A-Z a-z 0-9 _ -"
+        )
+    if tool.name in others:
+        raise ConfigError(f"two tools are called {tool.name}", remedy="rename one of them")
+    try:
+        Draft202012Validator.check_schema(tool.parameters)
+    except SchemaError as error:
+        raise ConfigError(
+            f"the parameters of the tool {tool.name} are no JSON Schema: {error.message}",
+            remedy="correct the schema",
+        ) from None
+    return replace(tool, parameters={"type": "object", **tool.parameters})
+
+
+def _what_is_wrong(arguments: JsonObject, schema: JsonObject) -> str:
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - 0.1 s
+
+    errors = sorted(Draft202012Validator(schema).iter_errors(arguments), key=lambda e: e.json_path)
+    return "; ".join(f"{error.json_path}: {error.message[:200]}" for error in errors[:3])
+
+
+def _refusal(text: str) -> ToolOutput:
+    return ToolOutput.of_text(text, is_error=True)
+
+
+def _bounded(block: JsonObject) -> JsonObject:
+    text = block.get("text")
+    if not isinstance(text, str) or len(text) <= MAX_RESULT_CHARS:
+        return block
+    cut = f"{text[:MAX_RESULT_CHARS]}\n[cut: the output had {len(text):,} characters]"
+    return {**block, "text": cut}
