@@ -19,6 +19,8 @@
     ├── SessionNotFound             no row of that session key or id
     ├── ContextOverflow             the view cannot fit, whatever is done
     ├── CompactionRefused           a compaction would not help
+    ├── NothingToAnswer             what was said last has its answer
+    ├── BranchRefused               a hook keeps the conversation where it stands
     └── ModelError                  the model did not answer; `kind` says why
 
 A message says what happened and to which file, key or session; `remedy` says what to do.
@@ -132,6 +134,14 @@ class ContextOverflow(StrandlineError):
 
 class CompactionRefused(StrandlineError):
     """A compaction was not written, because it would not shrink the context."""
+
+
+class NothingToAnswer(StrandlineError):
+    """A turn without a new message was asked for where the last one has its answer."""
+
+
+class BranchRefused(StrandlineError):
+    """The conversation was not moved to another entry, because a hook said no."""
 
 
 class ModelError(StrandlineError):

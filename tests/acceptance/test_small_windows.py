@@ -20,8 +20,7 @@ from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.offline import OfflineSummarizer
 from strandline.runtime.turn import run_turn, user_message
-from strandline.testing import ScriptedModelServer
-from strandline.testing.chat_wire import OverflowStyle
+from strandline.testing import OverflowStyle, ScriptedModelServer
 
 
 def note(number: int, size: int = 24_000) -> str:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ModelError
-from strandline.models.openai_chat_answer import Answer
 from strandline.models.failures import Failures
+from strandline.models.openai_chat_answer import Answer
 from strandline.models.sse import CompletionBody
 from strandline.runtime.model import Finished, ModelEvent, ModelInfo, TextDelta, ThinkingDelta
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from strandline.errors import ModelError
 from strandline.models.draft import UNPARSED_ARGUMENTS
-from strandline.models.openai_chat_answer import Answer
 from strandline.models.failures import Failures
+from strandline.models.openai_chat_answer import Answer
 from strandline.runtime.model import (
     Failed,
     Finished,

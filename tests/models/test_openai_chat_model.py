@@ -24,9 +24,7 @@ from strandline.runtime.model import (
     TextDelta,
     ThinkingDelta,
 )
-from strandline.testing.chat_wire import Reply, ToolCall
-from strandline.testing.clock import SimulatedClock
-from strandline.testing.model_server import ScriptedModelServer
+from strandline.testing import Reply, ScriptedModelServer, SimulatedClock, ToolCall
 
 KEY = "sk-test-0123456789abcdef"
 

@@ -9,10 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.models.content import IMAGE_LEFT_OUT, NO_TOOL_OUTPUT, NO_USER_TEXT
 from strandline.models.openai_chat_wire import (
-    IMAGE_LEFT_OUT,
-    NO_TOOL_OUTPUT,
-    NO_USER_TEXT,
     TOOL_IMAGES,
     ServerTraits,
     plain_messages,

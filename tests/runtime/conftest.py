@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from strandline.models.tokenizer import counter
 from strandline.runtime.agent import Agent
 from strandline.runtime.model import ModelInfo, Prices
 from strandline.runtime.offline import OfflineSummarizer
+from strandline.runtime.retrying import RetrySettings
 from strandline.testing import ScriptedModelServer, SimulatedClock
 
 AgentFor = Callable[..., Agent]
@@ -34,6 +36,7 @@ def agent_for(clock: SimulatedClock) -> AgentFor:
         window: int = 16_000,
         compaction: CompactionSettings | None = None,
         system_prompt: str = "Be brief.",
+        **more: Any,
     ) -> Agent:
         tokens = MessageTokens(counter("tiktoken"))
         return Agent(
@@ -45,6 +48,7 @@ def agent_for(clock: SimulatedClock) -> AgentFor:
             clock,
             compaction or CompactionSettings(),
             system_prompt,
+            **{"retry": RetrySettings(attempts=1), **more},
         )
 
     return make

@@ -14,14 +14,16 @@ from strandline.context.budget import CompactionSettings
 from strandline.errors import CompactionRefused, ContextOverflow, ModelError
 from strandline.manager import SessionManager
 from strandline.runtime.agent import Agent
+from strandline.runtime.compacting import Compactor
 from strandline.runtime.events import (
     CompactionReceipt,
     Notice,
     ReplyDiscarded,
     ReplyText,
     TurnEvent,
+    nobody,
 )
-from strandline.runtime.turn import compact_now, context_size, run_turn, user_message
+from strandline.runtime.turn import context_size, run_turn, user_message
 from strandline.testing import Reply, ScriptedModelServer, SimulatedClock
 
 AgentFor = Callable[..., Agent]
@@ -35,6 +37,13 @@ def said(session: SessionManager) -> list[tuple[str, str]]:
         text = blocks if isinstance(blocks, str) else "".join(b.get("text", "") for b in blocks)
         out.append((message["role"], text))
     return out
+
+
+async def compact_now(
+    session: SessionManager, agent: Agent, instructions: str | None = None
+) -> CompactionReceipt:
+    compactor = Compactor(session, agent)
+    return await compactor.compact(agent.budget(), "manual", nobody, instructions)
 
 
 async def ask(session: SessionManager, agent: Agent, text: str, **options: Any) -> Any:
@@ -213,7 +222,7 @@ async def test_compacting_on_request_appends_one_entry_and_changes_nothing_else(
             await ask(session, agent, f"{number} " + "lantern harbor " * 300)
         entries = [entry.raw for entry in session.entries()]
         used, _ = await context_size(session, agent)
-        receipt = await compact_now(session, agent, instructions="keep the numbers")
+        receipt = await compact_now(session, agent, "keep the numbers")
         assert [entry.raw for entry in session.entries()][:-1] == entries
         assert session.entry(receipt.entry_id).type == "compaction"
         assert (await context_size(session, agent))[0] < used

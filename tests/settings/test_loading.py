@@ -314,10 +314,8 @@ def test_keys_that_only_openclaw_knows_are_warnings(tmp_path: Path) -> None:
     path = tmp_path / "openclaw.json"
     assert set(result.warnings) == {
         f"{path}: channels is not used by Strandline",
-        f"{path}: agents.defaults.model.fallbacks is not used by Strandline",
         f"{path}: agents.defaults.maxConcurrent is not used by Strandline",
         f"{path}: models.mode is not used by Strandline",
-        f"{path}: models.providers.p.models[0].reasoning is not used by Strandline",
         f"{path}: models.providers.p.models[0].contextWindow is missing; taken as 200000",
         f"{path}: models.providers.p.models[0].maxTokens is missing; taken as 8192",
     }

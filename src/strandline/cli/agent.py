@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from strandline.cli.words import safe
 
 if TYPE_CHECKING:
     from strandline.runtime.conversation import Conversation
-    from strandline.runtime.events import CompactionReceipt, TurnEvent
+    from strandline.runtime.events import TurnEvent
     from strandline.runtime.turn import TurnResult
 
 
@@ -61,27 +62,36 @@ def agent(
 async def _turn(conversation: Conversation, text: str, *, show: bool) -> TurnResult:
     try:
         result = await conversation.say(text, listener=_print if show else _keep_quiet)
+        if show and result.reply:
+            click.echo()
+        made = await conversation.settle()
     finally:
         await conversation.close()
-    if show:
-        click.echo()
-    return result
+    return replace(result, compactions=(*result.compactions, *made))
 
 
 def _print(event: TurnEvent) -> None:
+    from strandline.cli.receipts import receipt_line  # noqa: PLC0415 - heavy
     from strandline.runtime.events import (  # noqa: PLC0415 - heavy
+        AskedAgain,
         CompactionReceipt,
         Notice,
         ReplyText,
+        ToolStarted,
     )
 
-    if isinstance(event, ReplyText):
-        click.echo(safe(event.text), nl=False)
-        sys.stdout.flush()
-    elif isinstance(event, CompactionReceipt):
-        note(f"🧹 Compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens")
-    elif isinstance(event, Notice):
-        note(event.text)
+    match event:
+        case ReplyText(text):
+            click.echo(safe(text), nl=False)
+            sys.stdout.flush()
+        case CompactionReceipt():
+            note(receipt_line(event))
+        case ToolStarted(_, name, _):
+            note(f"· {name}")
+        case AskedAgain(model, reason, _):
+            note(f"{reason}; asking {model}")
+        case Notice(text):
+            note(text)
 
 
 def _keep_quiet(event: TurnEvent) -> None:
@@ -90,27 +100,19 @@ def _keep_quiet(event: TurnEvent) -> None:
 
 
 def _report(conversation: Conversation, result: TurnResult) -> dict[str, Any]:
+    from strandline.cli.receipts import receipt_json  # noqa: PLC0415 - heavy
+
     return {
         "reply": result.reply,
         "sessionKey": conversation.key,
         "sessionId": conversation.session_id,
-        "model": conversation.agent.info.ref,
-        "usage": result.message.get("usage"),
+        "model": result.info.ref,
+        "usage": result.usage,
         "stopReason": result.stop_reason,
+        "modelCalls": len(result.answers),
         "compactions": len(result.compactions),
-        "compactionReceipts": [_receipt(each) for each in result.compactions],
+        "compactionReceipts": [receipt_json(each) for each in result.compactions],
         "contextTokens": result.context_tokens,
         "contextWindow": result.context_window,
         "durationMs": result.duration_ms,
-    }
-
-
-def _receipt(receipt: CompactionReceipt) -> dict[str, Any]:
-    return {
-        "trigger": receipt.trigger,
-        "entryId": receipt.entry_id,
-        "tokensBefore": receipt.tokens_before,
-        "tokensAfter": receipt.tokens_after,
-        "messagesSummarised": receipt.messages_summarised,
-        "messagesKept": receipt.messages_kept,
     }

@@ -173,6 +173,7 @@ async def _typed_lines() -> AsyncIterator[str]:
     """Lines with editing, history and completion; Ctrl-C empties the line, Ctrl-D leaves."""
     from prompt_toolkit import PromptSession  # noqa: PLC0415 - only with a terminal
     from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
+    from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
 
     from strandline.cli.chat_commands import COMMANDS  # noqa: PLC0415
 
@@ -181,7 +182,9 @@ async def _typed_lines() -> AsyncIterator[str]:
     prompt: PromptSession[str] = PromptSession("> ", completer=completer)
     while True:
         try:
-            yield await prompt.prompt_async()
+            with patch_stdout(raw=True):  # what is done after a turn is told above the prompt
+                line = await prompt.prompt_async()
+            yield line
         except KeyboardInterrupt:
             continue
         except EOFError:

@@ -11,9 +11,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from strandline.cli.chat_loop import ChatLoop, Quit
+from strandline.cli.receipts import plan_lines
+from strandline.cli.words import one_line
 from strandline.errors import EntryNotFound, StrandlineError
+from strandline.runtime.conversation import MODES
+from strandline.transcript.messages import ThinkingLevel
 from strandline.transcript.session import Session
 
+LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 Run = Callable[[ChatLoop, str], Awaitable[None]]
 
 
@@ -41,7 +46,74 @@ async def _reset(chat: ChatLoop, _rest: str) -> None:
 
 
 async def _compact(chat: ChatLoop, rest: str) -> None:
-    await chat.compact(rest or None)
+    words = rest.split()
+    if "--preview" not in words:
+        await chat.compact(rest or None)
+        return
+    words.remove("--preview")
+    conversation = chat.conversation
+    plan = await conversation.preview_compaction(" ".join(words) or None)
+    agent = conversation.agent
+    for line in plan_lines(plan, agent.budget(), agent.summarizer.name):
+        chat.say(line)
+
+
+async def _undo_compact(chat: ChatLoop, _rest: str) -> None:
+    undone = await chat.conversation.undo_compaction()
+    again = f"; {undone.messages_copied} messages were said again" * bool(undone.messages_copied)
+    chat.say_status(f"the conversation stands in full where {undone.compaction_id} was{again}")
+    if chat.conversation.compaction_mode == "auto":
+        chat.say_status("/compaction off keeps it from being compacted again")
+
+
+async def _compaction(chat: ChatLoop, rest: str) -> None:
+    conversation = chat.conversation
+    if not rest:
+        chat.say_status(f"compaction is {conversation.compaction_mode} here")
+        return
+    mode = next((mode for mode in MODES if mode == rest), None)
+    if mode is None and rest != "default":
+        raise StrandlineError(
+            f"{rest!r} is no mode of compaction", remedy=f"say {', '.join(MODES)} or default"
+        )
+    await conversation.set_compaction_mode(mode)
+    chat.say_status(f"compaction is {conversation.compaction_mode} here from now on")
+
+
+async def _think(chat: ChatLoop, rest: str) -> None:
+    if not rest:
+        level = chat.conversation.session.build_context().thinking_level
+        chat.say_status(f"thinking is {level} here")
+        return
+    found = next((level for level in LEVELS if level == rest), None)
+    if found is None:
+        raise StrandlineError(
+            f"{rest!r} is no level of thinking", remedy=f"say one of {', '.join(LEVELS)}"
+        )
+    await chat.conversation.set_thinking(found)
+    able = chat.conversation.agent.info.reasoning
+    chat.say_status(f"thinking is {rest} here" + ("" if able else "; this model cannot"))
+
+
+async def _retry(chat: ChatLoop, _rest: str) -> None:
+    await chat.retry()
+
+
+async def _tools(chat: ChatLoop, _rest: str) -> None:
+    tools = chat.tools()
+    if not tools or not chat.conversation.agent.info.tools:
+        chat.say_status(f"{chat.conversation.agent.info.ref} is offered no tools here")
+    else:
+        chat.print_table(*((name, one_line(purpose)) for name, purpose in tools))
+
+
+async def _verbose(chat: ChatLoop, rest: str) -> None:
+    if rest not in {"on", "off"}:
+        chat.say_status("say /verbose on or /verbose off")
+        return
+    await chat.conversation.set_verbose(rest)
+    chat.verbose = rest == "on"
+    chat.say_status(f"tools and compactions are {'told' if chat.verbose else 'not told'}")
 
 
 async def _status(chat: ChatLoop, _rest: str) -> None:
@@ -70,8 +142,11 @@ async def _branch(chat: ChatLoop, rest: str) -> None:
     if not rest:
         chat.print_branches()
         return
-    entry_id = session.find(rest)
-    session.branch(entry_id)
+    entry, wants_summary, instructions = rest.partition("--summary")
+    entry_id = session.find(entry.strip())
+    await chat.branch(
+        entry_id, summarize=bool(wants_summary), instructions=instructions.strip() or None
+    )
     chat.say_status(f"standing at {entry_id}; what you say next grows a branch from there")
 
 
@@ -112,12 +187,33 @@ async def _quit(_chat: ChatLoop, _rest: str) -> None:
 COMMANDS = (
     ChatCommand("/new", "[MODEL]", "begin another conversation; this one stays", _new),
     ChatCommand("/reset", "", "begin anew under the same key; the old session is archived", _reset),
-    ChatCommand("/compact", "[INSTRUCTIONS]", "summarise what is older", _compact),
+    ChatCommand(
+        "/compact",
+        "[--preview] [INSTRUCTIONS]",
+        "summarise what is older, or say what would be",
+        _compact,
+    ),
+    ChatCommand("/undo-compact", "", "stand where it stood before the compaction", _undo_compact),
+    ChatCommand(
+        "/compaction",
+        "[auto|off|error|default]",
+        "whether this session is compacted by itself",
+        _compaction,
+    ),
     ChatCommand("/status", "", "session, model, context, tokens, cost", _status),
     ChatCommand("/tree", "", "the conversation as a tree", _tree),
-    ChatCommand("/branch", "[ENTRY]", "go back to an entry, or list the branches", _branch),
+    ChatCommand(
+        "/branch",
+        "[ENTRY] [--summary [INSTRUCTIONS]]",
+        "go back to an entry, or list the branches",
+        _branch,
+    ),
     ChatCommand("/label", "[ENTRY] TEXT", "bookmark an entry, by default the last", _label),
     ChatCommand("/model", "[PROVIDER/MODEL]", "which model answers", _model),
+    ChatCommand("/think", "[LEVEL]", "how hard the model thinks", _think),
+    ChatCommand("/retry", "", "answer what got no answer, without saying it again", _retry),
+    ChatCommand("/tools", "", "what the agent may use", _tools),
+    ChatCommand("/verbose", "on|off", "whether tools and compactions are told", _verbose),
     ChatCommand("/help", "", "this list", _help),
     ChatCommand("/quit", "", "leave; everything is kept", _quit),
 )

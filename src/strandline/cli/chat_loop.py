@@ -9,22 +9,32 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from strandline.cli.branch_text import branch_lines, tree_lines
+from strandline.cli.conversation import brief
+from strandline.cli.receipts import receipt_line
+from strandline.cli.words import cut, one_line
 from strandline.errors import StrandlineError
+from strandline.runtime.asking import text_of
 from strandline.runtime.conversation import Conversation
 from strandline.runtime.events import (
+    AskedAgain,
     CompactionReceipt,
     CompactionStarted,
+    MemoryFlushed,
     Notice,
     ReplyDiscarded,
     ReplyText,
+    ToolFinished,
+    ToolStarted,
     TurnEvent,
 )
 from strandline.wiring import State
 
 T = TypeVar("T")
+MOST_TOOL_CHARS = 120
 RunCommand = Callable[["ChatLoop", str], Awaitable[None]]
 
 
@@ -77,6 +87,7 @@ class ChatLoop:
         self.conversation = conversation
         self._screen = screen
         self.failed = False
+        self.verbose = conversation.row.verbose_level != "off"
 
     async def run(self, lines: AsyncIterator[str]) -> None:
         """Answer lines until they end or somebody quits; an error ends its line only."""
@@ -92,6 +103,8 @@ class ChatLoop:
                 self._screen.error(error)
             except asyncio.CancelledError:
                 self._screen.status("stopped; what came is kept")
+        with suppress(asyncio.CancelledError):
+            await self._stoppable(self.conversation.settle())
 
     async def _answer(self, line: str) -> None:
         if line.startswith("/"):
@@ -117,23 +130,56 @@ class ChatLoop:
             case ReplyText(text):
                 self._screen.reply(text)
             case ReplyDiscarded():
-                self._screen.status("the provider refused in the middle; asking again")
+                self._screen.status("the answer so far is void")
+            case AskedAgain(model, reason, wait_ms):
+                wait = f" in {wait_ms / 1000:.1f} s" if wait_ms else ""
+                self._screen.status(f"{reason}; asking {model}{wait}")
+            case Notice(text):
+                self._screen.status(text)
+            case _ if self.verbose:
+                self._show_details(event)
+
+    def _show_details(self, event: TurnEvent) -> None:
+        """What is shown unless the person does not want it: tools and upkeep."""
+        match event:
+            case ToolStarted(_, name, arguments):
+                self._screen.status(cut(f"· {name} {one_line(brief(arguments))}", MOST_TOOL_CHARS))
+            case ToolFinished(_, name, True, message):
+                text = one_line(text_of(message))
+                self._screen.status(cut(f"· {name} failed: {text}", MOST_TOOL_CHARS))
             case CompactionStarted(trigger):
                 self._screen.status(f"🧹 Compacting ({trigger}) …")
             case CompactionReceipt():
-                self._screen.status(
-                    f"🧹 Compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens, "
-                    f"{event.messages_summarised} messages summarised, "
-                    f"{event.messages_kept} kept"
-                )
-            case Notice(text):
-                self._screen.status(text)
+                count = self.conversation.row.compaction_count or 0
+                automatic = event.trigger != "manual"
+                self._screen.status(receipt_line(event, count + 1 if automatic else None))
+            case MemoryFlushed(notes, _) if notes:
+                self._screen.status(f"· memory: {notes} notes written")
 
     # -- what commands use -----------------------------------------------------------------
 
     async def compact(self, instructions: str | None) -> None:
         """Compact now and say what came of it."""
         await self.conversation.compact(instructions, listener=self._show)
+
+    async def retry(self) -> None:
+        """Answer what was said last and has no answer."""
+        try:
+            await self.conversation.retry(listener=self._show)
+        finally:
+            self._screen.end_reply()
+
+    async def branch(self, entry_id: str, *, summarize: bool, instructions: str | None) -> None:
+        """Go to another entry, with a summary of what is left if that is wanted."""
+        gone = await self.conversation.branch(
+            entry_id, summarize=summarize, instructions=instructions, listener=self._show
+        )
+        if gone.summary is not None:
+            self.say_status(f"a summary by {gone.summary.by} came along")
+
+    def tools(self) -> list[tuple[str, str]]:
+        """The tools that the agent has, each with its purpose."""
+        return self._state.toolbox(self.agent_id).purposes()
 
     async def use_model(self, ref: str) -> None:
         """Let another model answer. Raises `ConfigError` for one that cannot."""

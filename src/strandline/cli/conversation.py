@@ -150,12 +150,12 @@ def _block(block: dict[str, Any]) -> Part:
             return Part("image", _text(block.get("data")), _text(block.get("mimeType")))
         case "toolCall":
             arguments = block.get("arguments")
-            return Part("call", _json(arguments), _text(block.get("name")), _brief(arguments))
+            return Part("call", _json(arguments), _text(block.get("name")), brief(arguments))
         case kind:
             return Part("problem", f"a block of type {kind}")
 
 
-def _brief(arguments: Any) -> str:
+def brief(arguments: Any) -> str:
     """What a call was about, in as few words as its arguments allow."""
     if not isinstance(arguments, dict):
         return _json(arguments)

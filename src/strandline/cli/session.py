@@ -19,6 +19,11 @@ COMMANDS = {
     "verify": LazyCommand(_CHECK, "verify", "What is damaged, line by line."),
     "repair": LazyCommand(_CHECK, "repair", "A new file without the damage."),
     "branch": LazyCommand(_CHANGE, "branch", "Go on from an earlier entry."),
+    "compact": LazyCommand(
+        "strandline.cli.session_compact",
+        "compact",
+        "Summarise what is older, or say what would be.",
+    ),
     "fork": LazyCommand(_CHANGE, "fork", "Copy one branch into a new session."),
     "label": LazyCommand(_CHANGE, "label", "Put a bookmark on an entry."),
     "export": LazyCommand(_EXPORT, "export", "The conversation as Markdown, HTML or JSON."),

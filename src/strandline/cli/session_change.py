@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import click
 
 from strandline.cli.gist import kind_of, words_of
+from strandline.cli.notices import note, warn
 from strandline.cli.output import columns, json_option, print_json, print_lines
 from strandline.cli.transcript_file import file_argument, opened
 from strandline.cli.words import cut, one_line
@@ -21,17 +24,32 @@ BUSY_TIMEOUT_MS = 2_000
 @file_argument
 @click.argument("entry")
 @click.option("--summary", metavar="TEXT", help="What to take along from the branch left behind.")
+@click.option("--summarize", is_flag=True, help="Take a summary along that is made here.")
+@click.option("--model", "model_ref", help="The model that summarises; without one, offline.")
 @json_option
 @click.pass_obj
-def branch(state_dir: Path, *, file: Path, entry: str, summary: str | None, as_json: bool) -> None:
+def branch(
+    state_dir: Path,
+    *,
+    file: Path,
+    entry: str,
+    summary: str | None,
+    summarize: bool,
+    model_ref: str | None,
+    as_json: bool,
+) -> None:
     """Go back to ENTRY in FILE: what is said next grows a branch from there.
 
     One line is appended; everything that was said stays, and its tip can be branched to.
     """
+    if summary and summarize:
+        raise click.UsageError("give --summary or --summarize, not both")
     with opened(file, state_dir) as session:
         target = session.find(entry)
         with session.run_lock(timeout_ms=BUSY_TIMEOUT_MS, holder="strandline session branch"):
-            if summary:
+            if summarize:
+                _summarize(session, state_dir, target, model_ref)
+            elif summary:
                 session.branch_with_summary(target, summary)
             else:
                 session.branch(target)
@@ -40,6 +58,30 @@ def branch(state_dir: Path, *, file: Path, entry: str, summary: str | None, as_j
             print_json({"file": str(file), "entryId": target, "leafId": leaf_id})
         else:
             print_lines([f"the conversation stands at {_described(session, target)}"])
+
+
+def _summarize(
+    session: SessionManager, state_dir: Path, target: str, model_ref: str | None
+) -> None:
+    from strandline.runtime.branching import go_to  # noqa: PLC0415 - heavy
+    from strandline.runtime.events import Notice, TurnEvent  # noqa: PLC0415 - heavy
+    from strandline.wiring import open_state  # noqa: PLC0415 - heavy
+
+    def tell(event: TurnEvent) -> None:
+        if isinstance(event, Notice):
+            note(event.text)
+
+    state = open_state(state_dir, os.environ, warn=warn)
+    answered = session.build_context().model
+    agent = state.agent_for("main", answered, model_ref, offline=model_ref is None)
+
+    async def go() -> None:
+        try:
+            await go_to(session, agent, target, summarize=True, listener=tell)
+        finally:
+            await agent.aclose()
+
+    asyncio.run(go())
 
 
 def _described(session: SessionManager, entry_id: str) -> str:

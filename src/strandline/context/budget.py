@@ -88,6 +88,14 @@ class Budget:
         """The most that a summary may take: 4/5 of the reserve, a quarter of `limit`."""
         return max(1, min(self.reserve * 4 // 5, self.limit // 4))
 
+    def flush_line(self, soft_threshold: int) -> int:
+        """From where on the memory is flushed: `soft_threshold` (the provider's) below `limit`.
+
+        At most a quarter of what the messages may take, so that a small window is not spent
+        on flushes (spec 3, Memory flush).
+        """
+        return self.limit - min(int(soft_threshold / self.scale), self.limit // 4)
+
     def provider_tokens(self, message_tokens: int) -> int:
         """The whole request in the provider's tokens, for that many tokens of messages."""
         return int((message_tokens + self.fixed) * self.scale)

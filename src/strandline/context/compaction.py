@@ -73,6 +73,7 @@ class CompactionPlan:
     kept: tuple[str, ...]
     tokens_before: int
     tokens_kept: int
+    tokens_summary_at_most: int
     details: JsonObject
     opening: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -85,6 +86,11 @@ class CompactionPlan:
             sections.pop(OPEN_REQUEST, None)
             sections = {OPEN_REQUEST: list(self.opening), **sections}
         return render_sections({**sections, FILES: list(self.files)})
+
+    @property
+    def tokens_after_at_most(self) -> int:
+        """What the context takes at most once this is done, whatever the summary says."""
+        return self.tokens_kept + self.tokens_summary_at_most
 
     def tokens_after(self, summary: str, tokens: MessageTokens) -> int:
         """Tokens of the messages once `summary` is written.
@@ -219,6 +225,7 @@ class _Draft:
             kept=tuple(entry for entry in after if entry not in late),
             tokens_before=sum(message.tokens for message in self.said),
             tokens_kept=sum(message.tokens for message in self.said[self.cut :]),
+            tokens_summary_at_most=self.room + summary_tokens("", self.tokens),
             details=details,
             opening=opening,
             files=files,

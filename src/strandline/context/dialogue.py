@@ -17,6 +17,12 @@ from strandline.transcript.messages import Message
 QUOTE = "| "
 """Begins each quoted text, after who said it."""
 
+READ_CHARS = 20_000
+"""As much of one message is read in search of what matters."""
+
+LINE_CHARS = 280
+"""A line of a summary is condensed to about this; an argument longer than it is no name."""
+
 _UNFINISHED = FAILED_REASONS | {"toolUse"}
 _TITLES = {
     "bashExecution": "command by the user",
@@ -68,6 +74,11 @@ def spoken_texts(message: Message) -> Iterator[str]:
             yield well_formed(text)
 
 
+def told_text(message: Message) -> str:
+    """The texts of a message in one, its first `READ_CHARS`."""
+    return "\n".join(spoken_texts(message))[:READ_CHARS]
+
+
 def calls_of(message: Message) -> Iterator[dict[str, Any]]:
     """The tool calls of an assistant message."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
@@ -77,6 +88,26 @@ def calls_of(message: Message) -> Iterator[dict[str, Any]]:
         for block in content:
             if isinstance(block, dict) and block.get("type") == "toolCall":
                 yield block
+
+
+def short_arguments(message: Message) -> Iterator[str]:
+    """What the calls of an assistant message are about: paths, queries, commands; no bodies."""
+    for call in calls_of(message):
+        arguments = call.get("arguments")
+        for value in arguments.values() if isinstance(arguments, dict) else ():
+            if isinstance(value, str) and len(value) <= LINE_CHARS:
+                yield well_formed(value)
+
+
+def requests_and_answers(messages: Iterable[Message]) -> list[tuple[int, int | None]]:
+    """Each request and the answer that finished it (None: not finished), as places."""
+    turns: list[tuple[int, int | None]] = []
+    for place, message in enumerate(messages):
+        if message.get("role") == "user":
+            turns.append((place, None))
+        elif turns and is_answer(message):
+            turns[-1] = (turns[-1][0], place)
+    return turns
 
 
 def is_answer(message: Message) -> bool:

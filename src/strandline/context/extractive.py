@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 
 import lede  # type: ignore[import-untyped]  # it ships no types
 
-from strandline.context.dialogue import calls_of, is_answer, message_lines, spoken_texts
+from strandline.context.dialogue import (
+    LINE_CHARS,
+    is_answer,
+    message_lines,
+    requests_and_answers,
+    short_arguments,
+    told_text,
+)
 from strandline.context.salience import is_question, is_rule, names, sentences, weight
 from strandline.context.sections import (
     COURSE,
@@ -50,9 +57,6 @@ SHARES = {
 GOES_ON = " (begun here, it goes on after this summary)"
 """Said of a request whose turn is cut: what came of it is in the messages that are kept."""
 
-LINE_CHARS = 280
-"""A line is condensed to about this."""
-
 SHORTEST_LINE_CHARS = 90
 
 SENTENCES_FROM_CHARS = 160
@@ -60,9 +64,6 @@ SENTENCES_FROM_CHARS = 160
 
 COURSE_LINE_TOKENS = 30
 """What a line of the course takes, about."""
-
-READ_CHARS = 20_000
-"""As much of one message is read."""
 
 NAMED = 40
 """As many names and numbers are listed."""
@@ -140,14 +141,8 @@ class _Told:
 
     @cached_property
     def _turns(self) -> list[tuple[int, int | None]]:
-        """Each request and the answer that finished it (None: not finished), as places."""
-        turns: list[tuple[int, int | None]] = []
-        for place, message in enumerate(self._messages):
-            if message.get("role") == "user":
-                turns.append((place, None))
-            elif turns and is_answer(message):
-                turns[-1] = (turns[-1][0], place)
-        return turns
+        """Each request and the answer that finished it, as places."""
+        return requests_and_answers(self._messages)
 
     @property
     def _is_answered(self) -> bool:
@@ -169,7 +164,7 @@ class _Told:
         """What people demanded, forbade or asked to remember."""
         for message in reversed(self._messages):
             if message.get("role") == "user":
-                found = [s for s in sentences(_raw_text(message)) if is_rule(s)]
+                found = [s for s in sentences(told_text(message)) if is_rule(s)]
                 yield from (f"- [user] {_cut(s)}" for s in reversed(found))
         yield from self._kept(RULES)
 
@@ -179,7 +174,7 @@ class _Told:
             if message.get("role") == "user":
                 return
             if message.get("role") == "assistant":
-                asked = [s for s in sentences(_raw_text(message)) if is_question(s)]
+                asked = [s for s in sentences(told_text(message)) if is_question(s)]
                 yield from (f"- [assistant] {_cut(s)}" for s in reversed(asked))
         yield from self._kept(OPEN_QUESTIONS)
 
@@ -204,7 +199,7 @@ class _Told:
         for message in reversed(self._messages):
             role = message.get("role")
             if role in {"user", "assistant"}:
-                told = [s for s in sentences(_raw_text(message)) if names(s) and not is_rule(s)]
+                told = [s for s in sentences(told_text(message)) if names(s) and not is_rule(s)]
                 yield from (f"- [{role}] {_cut(s)}" for s in reversed(told))
         yield from (line for line in self._kept(FACTS) if not line.startswith(NAMES_LINE))
 
@@ -225,10 +220,9 @@ class _Told:
             if left <= 0:
                 return
             if message.get("role") in {"user", "assistant"}:
-                text = _raw_text(message)
-                paths = [str(v) for c in calls_of(message) for v in _short_arguments(c)]
+                text = told_text(message)
                 left -= len(text)
-                yield "\n".join([text, *paths])
+                yield "\n".join([text, *short_arguments(message)])
 
     def course(self) -> Iterator[str]:
         """What was said, evenly from beginning to end, and what was told of it before.
@@ -251,7 +245,7 @@ class _Told:
         role, text = message.get("role"), _text(message)
         if role in {"user", "assistant"} and text:
             if chars < SENTENCES_FROM_CHARS < len(text):
-                return f"- [{role}] {_cut(max(sentences(_raw_text(message)), key=weight), chars)}"
+                return f"- [{role}] {_cut(max(sentences(told_text(message)), key=weight), chars)}"
             return f"- [{role}] {self._condensed(text, chars)}"
         return f"- {_cut(next(message_lines(message), ''), chars)}"
 
@@ -280,15 +274,11 @@ def _is_told(message: Message) -> bool:
 
 
 def _weight_of(message: Message) -> int:
-    return weight(_raw_text(message))
-
-
-def _raw_text(message: Message) -> str:
-    return "\n".join(spoken_texts(message))[:READ_CHARS]
+    return weight(told_text(message))
 
 
 def _text(message: Message) -> str:
-    return " ".join(_raw_text(message).split())
+    return " ".join(told_text(message).split())
 
 
 def _cut(text: str, max_chars: int = LINE_CHARS) -> str:
@@ -298,10 +288,3 @@ def _cut(text: str, max_chars: int = LINE_CHARS) -> str:
 def _is_word(name: str) -> bool:
     """Whether a name is more than a bare number."""
     return not name.replace(",", "").replace(".", "").isdigit()
-
-
-def _short_arguments(call: dict[str, object]) -> Sequence[object]:
-    arguments = call.get("arguments")
-    if not isinstance(arguments, dict):
-        return ()
-    return [v for v in arguments.values() if isinstance(v, str) and len(v) <= LINE_CHARS]

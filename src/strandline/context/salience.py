@@ -50,6 +50,10 @@ _NAME = re.compile(
 )
 
 
+MOST_PROPER_SHARE = 0.1
+FEW_PROPER_NAMES = 3
+"""So many capitalised words are believed to be names, however short the text is."""
+
 _PUNCTUATION = ".,:;!?'\"()"
 _PROPER = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+")
 
@@ -75,6 +79,16 @@ def is_question(sentence: str) -> bool:
 def weight(text: str) -> int:
     """How much there is in a text to remember: its names, numbers and capitalised words."""
     return 2 * (len(names(text)) + len(_PROPER.findall(text))) + min(len(text), 300) // 30
+
+
+def proper_names(text: str) -> list[str]:
+    """Capitalised words inside sentences, in order, with repetitions.
+
+    None where they are too many to be names: German writes every noun so.
+    """
+    found = [word for word in _PROPER.findall(text) if not word.startswith("I'")]
+    few = len(found) <= MOST_PROPER_SHARE * len(text.split())
+    return found if few or len(found) <= FEW_PROPER_NAMES else []
 
 
 def names(text: str) -> list[str]:

@@ -6,6 +6,7 @@ first, so that nothing further down is taken for a task (spec 3, Budget and comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from strandline.context.blocks import well_formed
@@ -24,6 +25,12 @@ SECTIONS = (OPEN_REQUEST, RULES, OPEN_QUESTIONS, DONE, FACTS, COURSE)
 Sections = dict[str, list[str]]
 
 _BY_NAME = {title.casefold(): title for title in (*SECTIONS, FILES)}
+
+_HEADING = re.compile(r"\s*(?:\#{1,6}\s*(?P<marked>.*)|\*\*(?P<bold>[^*]+)\*\*:?)\s*")
+_NUMBERING = re.compile(r"^\d+[.)]\s*|\s*\([^()]*\)$")
+_THINKING = re.compile(r"(?s)<think(?:ing)?>.*?</think(?:ing)?>")
+_FENCE = re.compile(r"(?s)\s*```\w*\n(.*?)\n?```\s*")
+_NOTHING = frozenset({"", "none", "nothing", "n/a", "none so far", "not applicable", "empty"})
 
 
 def parse_sections(text: str) -> Sections:
@@ -45,6 +52,38 @@ def parse_sections(text: str) -> Sections:
         while not lines[-1]:
             lines.pop()
     return sections
+
+
+def written_sections(text: str) -> Sections:
+    """The sections of a text that a model wrote, whatever it made of its orders.
+
+    Titles may be bold or numbered. What stands under no title or under one of its own
+    making goes to the course of the conversation; thinking, a fence around all of it,
+    and lines that say "none" are left out. No section is empty.
+    """
+    text = _THINKING.sub("", well_formed(text))
+    fenced = _FENCE.fullmatch(text)
+    sections: Sections = {}
+    title = COURSE
+    for line in (fenced[1] if fenced else text).splitlines():
+        heading = _heading(line)
+        if heading is not None:
+            title = _BY_NAME.get(heading.casefold(), COURSE)
+            if title == COURSE and heading.casefold() != COURSE.casefold():
+                sections.setdefault(COURSE, []).append(f"{heading}:")
+        elif line.strip("-*. ()").casefold() not in _NOTHING:
+            sections.setdefault(title, []).append(line.rstrip())
+    return sections
+
+
+def _heading(line: str) -> str | None:
+    found = _HEADING.fullmatch(line)
+    if found is None:
+        return None
+    name = (found["marked"] if found["bold"] is None else found["bold"]).strip("#*: ")
+    title = _NUMBERING.sub("", _NUMBERING.sub("", name)).strip("*: ")
+    # A bold line that is no known title is a line like others.
+    return title if found["bold"] is None or title.casefold() in _BY_NAME else None
 
 
 def render_sections(sections: Sections) -> str:

@@ -39,20 +39,27 @@ _STATUS_REMEDIES: dict[int, str] = {
     402: "add credit to the account at this provider",
     404: "check the model's name and the base URL of this provider",
 }
-_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_BAD_KEY_CODE = "api_key_invalid"  # Google's, with the status 400
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 # Words in the code or type of an error that came without a status, inside a stream.
 _CODE_KINDS: tuple[tuple[str, ModelErrorKind], ...] = (
     ("rate_limit", "rate"),
     ("too_many_requests", "rate"),
     ("throttl", "rate"),
+    ("resource_exhausted", "rate"),
     ("api_key", "auth"),
     ("authentication", "auth"),
+    ("unauthenticated", "auth"),
     ("permission", "auth"),
     ("invalid", "refused"),
     ("badrequest", "refused"),
     ("validation", "refused"),
     ("not_found", "refused"),
+    ("precondition", "refused"),
     ("content_filter", "refused"),
+    ("policy", "refused"),
+    ("mismatch", "refused"),
+    ("image", "refused"),
 )
 
 
@@ -64,6 +71,7 @@ class ServerError:
     codes: tuple[str, ...] = ()
     status: int | None = None
     counts: Overflow = _NO_COUNTS
+    retry_after_s: float | None = None
 
 
 class Failures:
@@ -109,7 +117,8 @@ class Failures:
             return self._error(what, "refused", _STATUS_REMEDIES[402])
         kind = _kind_of(said)
         remedy = _STATUS_REMEDIES.get(said.status or 0, "")
-        return self._error(what, kind, remedy, retry_after_s=retry_after_s)
+        wait_s = said.retry_after_s if retry_after_s is None else retry_after_s
+        return self._error(what, kind, remedy, retry_after_s=wait_s)
 
     def _error(
         self,
@@ -149,21 +158,24 @@ def read_error(raw: object, status: int | None = None) -> ServerError:
 
     ``{"error": {"message", "type", "code"}}``, ``{"error": "…"}``, ``{"message"}``,
     ``{"detail"}``, a list of one of these, or a text; what a router was told by the provider
-    behind it (``metadata.raw``) is read too.
+    behind it (``metadata.raw``) is read too, and Google's ``details``.
     """
     messages, codes, numbers = [], [], [status]
-    counts = _NO_COUNTS
+    counts, wait_s = _NO_COUNTS, None
     for part in _parts(raw):
         if isinstance(part, str):
             messages.append(part)
             continue
-        codes += [str(part.get(key) or "").lower() for key in ("code", "type", "__type")]
+        codes += [str(part.get(k) or "").lower() for k in ("code", "type", "__type", "status")]
         numbers += [_http_status(part.get(key)) for key in ("code", "status", "status_code")]
         if (prompt := _count(part.get("n_prompt_tokens"))) is not None:  # llama.cpp
             counts = Overflow(prompt, _count(part.get("n_ctx")))
+        for detail in _details(part):
+            codes.append(str(detail.get("reason") or "").lower())
+            wait_s = _seconds(detail.get("retryDelay")) if wait_s is None else wait_s
     message = _one_line(": ".join(messages))
     return ServerError(
-        message, tuple(filter(None, codes)), next((n for n in numbers if n), None), counts
+        message, tuple(filter(None, codes)), next((n for n in numbers if n), None), counts, wait_s
     )
 
 
@@ -189,6 +201,19 @@ def _parts(raw: object, depth: int = 0) -> Iterator[JsonObject | str]:
             told,
         ):
             yield from _parts(inner, depth + 1)
+
+
+def _details(part: JsonObject) -> Iterator[JsonObject]:
+    """What Google adds to an error: reasons, and how long to wait."""
+    details = part.get("details")
+    if isinstance(details, list):
+        yield from (detail for detail in details[:8] if isinstance(detail, dict))
+
+
+def _seconds(value: object) -> float | None:
+    """A duration as Google writes it: ``"12s"``, ``"0.5s"``."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", value) if isinstance(value, str) else None
+    return float(found[1]) if found else None
 
 
 def _document(text: str) -> JsonObject | list[Any] | None:
@@ -218,6 +243,8 @@ def _count(value: object) -> int | None:
 
 
 def _kind_of(said: ServerError) -> ModelErrorKind:
+    if _BAD_KEY_CODE in said.codes:
+        return "auth"
     match said.status:
         case 401 | 403:
             return "auth"

@@ -31,6 +31,8 @@ MAX_ERROR_BYTES = 64 * 1024
 """How much of an error's body is read."""
 
 _DRAIN_S = 0.2
+_USAGE_S = 5.0
+"""How long usage may take to follow a complete answer."""
 
 
 class Answer(Protocol):
@@ -142,7 +144,7 @@ class HttpModel:
             async with call as response:
                 if not response.is_success:
                     raise await self._refusal(response, failures)
-                async with contextlib.aclosing(_texts(response, body)) as texts:
+                async with contextlib.aclosing(_texts(response, body, answer)) as texts:
                     async for text in texts:
                         for event in answer.feed_text(text):
                             yield event
@@ -210,10 +212,12 @@ class HttpModel:
         return failures.network(what)
 
 
-async def _texts(response: httpx2.Response, body: CompletionBody) -> AsyncGenerator[str, None]:
+async def _texts(
+    response: httpx2.Response, body: CompletionBody, answer: Answer
+) -> AsyncGenerator[str, None]:
     """The JSON texts of an answer, as they come."""
     pieces = response.aiter_bytes()
-    async for piece in pieces:
+    while (piece := await _next(pieces, _USAGE_S if answer.complete else None)) is not None:
         for text in body.feed(piece):
             yield text
         if body.done:
@@ -221,6 +225,17 @@ async def _texts(response: httpx2.Response, body: CompletionBody) -> AsyncGenera
             return
     for text in body.end():
         yield text
+
+
+async def _next(pieces: AsyncIterator[bytes], within_s: float | None) -> bytes | None:
+    """The next piece, None at the end. A proxy may keep open what the server has ended: after
+    a complete answer the end is not waited for.
+    """
+    try:
+        async with asyncio.timeout(within_s):
+            return await anext(pieces, None)
+    except TimeoutError:
+        return None
 
 
 async def _drain(pieces: AsyncIterator[bytes]) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-CompactionTrigger = Literal["threshold", "pre-send", "overflow", "manual"]
+from strandline.context.summarize import Audit
+from strandline.runtime.hooks import Trigger
+from strandline.transcript.messages import JsonObject, Message, Usage
+
+CompactionTrigger = Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,43 @@ class ThinkingText:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDiscarded:
-    """The answer so far is void: the provider refused in the middle, and it is asked again."""
+    """The answer so far is void: the provider failed in the middle, and it is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerKept:
+    """An answer is complete and in the transcript; its tools, if it calls any, run next."""
+
+    message: Message
+    entry_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool runs."""
+
+    call_id: str
+    name: str
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool's result is in the transcript."""
+
+    call_id: str
+    name: str
+    is_error: bool
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAgain:
+    """A call failed and is tried again in `wait_ms`; by `model`, another one after a fallback."""
+
+    model: str
+    reason: str
+    wait_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +80,11 @@ class CompactionStarted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReceipt:
-    """A compaction that was written: tokens of the messages before and after, ours."""
+    """A compaction that was written: tokens of the messages before and after, ours.
+
+    `budget_tokens` is what the messages may take. `summarizer` wrote the summary, `usage` is
+    what that used (None without a model), `audit` what the summary was found to keep.
+    """
 
     trigger: CompactionTrigger
     entry_id: str
@@ -49,6 +92,23 @@ class CompactionReceipt:
     tokens_after: int
     messages_summarised: int
     messages_kept: int
+    budget_tokens: int
+    summarizer: str
+    usage: Usage | None = None
+    audit: Audit | None = None
+
+    @property
+    def tokens_freed(self) -> int:
+        """What it gained."""
+        return self.tokens_before - self.tokens_after
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFlushed:
+    """A memory flush is over: how many notes were written, and what it used."""
+
+    notes: int
+    usage: Usage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +119,17 @@ class Notice:
 
 
 TurnEvent = (
-    ReplyText | ThinkingText | ReplyDiscarded | CompactionStarted | CompactionReceipt | Notice
+    ReplyText
+    | ThinkingText
+    | ReplyDiscarded
+    | AnswerKept
+    | ToolStarted
+    | ToolFinished
+    | AskedAgain
+    | CompactionStarted
+    | CompactionReceipt
+    | MemoryFlushed
+    | Notice
 )
 Listener = Callable[[TurnEvent], None]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from strandline.context.audit import repaired
 from strandline.context.extractive import extract_summary
-from strandline.context.summarize import SummaryRequest
+from strandline.context.summarize import Summary, SummaryRequest
 from strandline.context.tokens import TokenCounter
 
 
@@ -17,6 +18,11 @@ class OfflineSummarizer:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    async def summarize(self, request: SummaryRequest) -> str:
-        """The summary, never longer than `request.max_tokens`."""
-        return await asyncio.to_thread(extract_summary, request, self._counter)
+    async def summarize(self, request: SummaryRequest) -> Summary:
+        """The summary, audited. It never fails."""
+        return await asyncio.to_thread(self._summary, request)
+
+    def _summary(self, request: SummaryRequest) -> Summary:
+        chosen = extract_summary(request, self._counter)
+        text, audit = repaired(request, chosen, self._counter)
+        return Summary(text, self.name, audit=audit)

@@ -8,12 +8,13 @@ Source: spec 2, Session keys; When a key gets a new session id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from strandline.clock import Clock, IdSource, iso_from_ms
 from strandline.errors import SessionNotFound, TranscriptNotFound
+from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.turn import TurnResult
 from strandline.sessions.keys import SessionKey, explicit_key, file_stem_for, tui_key
@@ -21,6 +22,7 @@ from strandline.sessions.rows import SessionRow, new_row, row_of, transcript_nam
 from strandline.sessions.store import RowStore
 from strandline.transcript.codec import encode_object
 from strandline.transcript.header import new_header
+from strandline.transcript.messages import Message, Usage
 from strandline.transcript.session import Session
 from strandline.transcript.store import TranscriptLog, TranscriptStore
 
@@ -84,13 +86,17 @@ class SessionRegistry:
 
     def find(self, key: str) -> SessionRow:
         """The row of a key. Raises `SessionNotFound`."""
-        row = self._rows.get(key)
+        row = self.row(key)
         if row is None:
             raise SessionNotFound(
                 f"agent {self.agent_id} has no session {key}",
                 remedy="`strandline sessions` lists them",
             )
         return row
+
+    def row(self, key: str) -> SessionRow | None:
+        """The row of a key, or None."""
+        return self._rows.get(key)
 
     def chosen_model(self, key: str) -> str | None:
         """The model that a person chose for a key, as provider/model; None without a choice."""
@@ -148,16 +154,38 @@ class SessionRegistry:
 
     # -- noting ----------------------------------------------------------------------------
 
-    def note_turn(self, key: str, info: ModelInfo, result: TurnResult) -> SessionRow:
+    def note_turn(self, key: str, result: TurnResult) -> SessionRow:
         """Note in the row what a turn used. The counters are statistics, never limits."""
         now_ms = self._clock.now_ms()
-        return self._patch(key, lambda row: _after_turn(row, info, result, now_ms))
+        return self._patch(key, lambda row: _after_turn(row, result, now_ms))
 
-    def note_interruption(self, key: str) -> SessionRow:
-        """Note that the last run of a key was stopped before it ended."""
+    def note_interruption(self, key: str, usages: Sequence[Usage] = ()) -> SessionRow:
+        """Note that the last run of a key ended before its answer, and what it used."""
         now_ms = self._clock.now_ms()
         return self._patch(
-            key, lambda row: row.with_changes(aborted_last_run=True, updated_at=now_ms)
+            key,
+            lambda row: with_usage(row, usages).with_changes(
+                aborted_last_run=True, updated_at=now_ms
+            ),
+        )
+
+    def note_compaction(
+        self, key: str, receipt: CompactionReceipt, context_tokens: int
+    ) -> SessionRow:
+        """Note a compaction that was made beside the turns."""
+        return self._patch(
+            key,
+            lambda row: _after_compaction(row, receipt).with_changes(total_tokens=context_tokens),
+        )
+
+    def note_flush(self, key: str, usage: Usage | None) -> SessionRow:
+        """Note that the memory was flushed in this compaction cycle."""
+        now_ms = self._clock.now_ms()
+        return self._patch(
+            key,
+            lambda row: with_usage(row, [usage] if usage else []).with_changes(
+                memory_flush_at=now_ms, memory_flush_compaction_count=row.compaction_count or 0
+            ),
         )
 
     def note_model(self, key: str, info: ModelInfo | None) -> SessionRow:
@@ -167,27 +195,54 @@ class SessionRegistry:
             key, lambda row: row.with_changes(provider_override=provider, model_override=model)
         )
 
+    def note_choice(self, key: str, **choices: str | None) -> SessionRow:
+        """Note what else a person chose for a key, by the names of the row's fields."""
+        return self._patch(key, lambda row: row.with_changes(**choices))
+
     def _patch(self, key: str, change: Callable[[SessionRow], SessionRow]) -> SessionRow:
         """Change the row of a key; a row that was removed meanwhile is begun again."""
         parsed = SessionKey.parse(key)
         return self._rows.patch(key, lambda row: change(row or self._fresh_row(parsed)))
 
 
-def _after_turn(row: SessionRow, info: ModelInfo, result: TurnResult, now_ms: int) -> SessionRow:
-    usage = result.message.get("usage") or {}
-    cost = (usage.get("cost") or {}).get("total", 0.0)
-    automatic = [c for c in result.compactions if c.trigger != "manual"]
+def _after_turn(row: SessionRow, result: TurnResult, now_ms: int) -> SessionRow:
+    info = result.info
     answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
-    return row_of({**row.raw, **answered}).with_changes(
+    row = with_usage(row_of({**row.raw, **answered}), usages_of(result.answers))
+    for receipt in result.compactions:
+        row = _after_compaction(row, receipt)
+    return row.with_changes(
         updated_at=now_ms,
         last_interaction_at=now_ms,
-        input_tokens=(row.input_tokens or 0) + usage.get("input", 0),
-        output_tokens=(row.output_tokens or 0) + usage.get("output", 0),
-        cache_read=(row.cache_read or 0) + usage.get("cacheRead", 0),
-        cache_write=(row.cache_write or 0) + usage.get("cacheWrite", 0),
-        estimated_cost_usd=(row.estimated_cost_usd or 0.0) + cost,
         total_tokens=result.context_tokens,
         context_tokens=info.context_window,
-        compaction_count=(row.compaction_count or 0) + len(automatic),
+        compaction_count=row.compaction_count or 0,
         aborted_last_run=False,
     )
+
+
+def _after_compaction(row: SessionRow, receipt: CompactionReceipt) -> SessionRow:
+    row = with_usage(row, [receipt.usage] if receipt.usage else [])
+    if receipt.trigger == "manual":
+        # A new cycle, which the counter of automatic compactions does not see.
+        return row.with_changes(memory_flush_compaction_count=None)
+    return row.with_changes(compaction_count=(row.compaction_count or 0) + 1)
+
+
+def usages_of(answers: Iterable[Message]) -> list[Usage]:
+    """What answers used, as their providers counted it."""
+    return [answer["usage"] for answer in answers if isinstance(answer.get("usage"), dict)]
+
+
+def with_usage(row: SessionRow, usages: Iterable[Usage]) -> SessionRow:
+    """The row with its counters raised."""
+    for usage in usages:
+        cost = usage["cost"]["total"] if "cost" in usage else 0.0
+        row = row.with_changes(
+            input_tokens=(row.input_tokens or 0) + usage.get("input", 0),
+            output_tokens=(row.output_tokens or 0) + usage.get("output", 0),
+            cache_read=(row.cache_read or 0) + usage.get("cacheRead", 0),
+            cache_write=(row.cache_write or 0) + usage.get("cacheWrite", 0),
+            estimated_cost_usd=(row.estimated_cost_usd or 0.0) + cost,
+        )
+    return row

@@ -9,6 +9,7 @@ Source: spec 4, A turn (Tools).
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ WorkspaceAccess = Literal["rw", "ro", "none"]
 
 MAX_RESULT_CHARS = 8 * 1024 * 1024
 """The longest text that one result keeps; more is cut, and the result says so."""
+
+MAX_ERROR_CHARS = 2000
+"""Of what a tool's exception says."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -86,6 +90,10 @@ class Toolbox:
         """The names, sorted by code point."""
         return list(self._tools)
 
+    def purposes(self) -> list[tuple[str, str]]:
+        """Each name with what the tool is for, in a sentence."""
+        return [(name, tool.description) for name, tool in self._tools.items()]
+
     def plus(self, tools: Iterable[Tool]) -> Toolbox:
         """These and more. Raises `ConfigError` for a name that is taken."""
         return Toolbox([*self._tools.values(), *tools])
@@ -108,27 +116,33 @@ class Toolbox:
             "role": "toolResult",
             "toolCallId": call.id,
             "toolName": call.name,
-            "content": [_bounded(block) for block in output.content],
+            "content": list(output.content),
             "isError": output.is_error,
             "timestamp": call.now_ms,
         }
         return message if output.details is None else {**message, "details": output.details}
 
     async def _output(self, call: ToolCall) -> ToolOutput:
+        try:
+            return _checked_output(await self._run(call))
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            return _refusal(f"{call.name} failed: what it waited for was cancelled")
+        except StrandlineError as error:
+            return _refusal(str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool is anybody's code; the turn goes on
+            return _refusal(f"{call.name} failed: {_words(error)}")
+
+    async def _run(self, call: ToolCall) -> ToolOutput | str:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
-            return _refusal(f"there is no tool {call.name!r}; there are: {known}")
+            return _refusal(f"there is no tool {call.name[:64]!r}; there are: {known}")
         wrong = await asyncio.to_thread(_what_is_wrong, call.arguments, tool.parameters)
         if wrong:
             return _refusal(f"the arguments of {call.name} are not acceptable: {wrong}")
-        try:
-            output = await tool.run(call)
-        except StrandlineError as error:
-            return _refusal(str(error))
-        except Exception as error:  # noqa: BLE001 - a tool is anybody's code; the turn goes on
-            return _refusal(f"{call.name} failed: {type(error).__name__}: {error}")
-        return ToolOutput.of_text(output) if isinstance(output, str) else output
+        return await tool.run(call)
 
 
 def _checked(tool: Tool, others: dict[str, Tool]) -> Tool:
@@ -147,7 +161,22 @@ def _checked(tool: Tool, others: dict[str, Tool]) -> Tool:
             f"the parameters of the tool {tool.name} are no JSON Schema: {error.message}",
             remedy="correct the schema",
         ) from None
+    if tool.parameters.get("type", "object") != "object" or _points_elsewhere(tool.parameters):
+        raise ConfigError(
+            f"the parameters of the tool {tool.name} are no object, or need another schema",
+            remedy='say "type": "object", and let every $ref begin with #',
+        )
     return replace(tool, parameters={"type": "object", **tool.parameters})
+
+
+def _points_elsewhere(schema: object) -> bool:
+    """Whether a schema refers to another one, which would be fetched from wherever it is."""
+    if isinstance(schema, dict):
+        refs = (schema.get("$ref"), schema.get("$dynamicRef"))
+        if any(isinstance(ref, str) and not ref.startswith("#") for ref in refs):
+            return True
+        return any(map(_points_elsewhere, schema.values()))
+    return isinstance(schema, list) and any(map(_points_elsewhere, schema))
 
 
 def _what_is_wrong(arguments: JsonObject, schema: JsonObject) -> str:
@@ -161,9 +190,48 @@ def _refusal(text: str) -> ToolOutput:
     return ToolOutput.of_text(text, is_error=True)
 
 
-def _bounded(block: JsonObject) -> JsonObject:
-    text = block.get("text")
-    if not isinstance(text, str) or len(text) <= MAX_RESULT_CHARS:
+def _is_being_cancelled() -> bool:
+    """Whether somebody cancels the turn, rather than a tool something of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _words(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the error's own code fails too
+        text = "(it cannot be told)"
+    return f"{type(error).__name__}: {text[:MAX_ERROR_CHARS]}"
+
+
+def _checked_output(output: object) -> ToolOutput:
+    """What a tool gave back, bounded. Raises `TypeError`, `ValueError` if that is no output."""
+    if isinstance(output, str):
+        output = ToolOutput.of_text(output)
+    if not isinstance(output, ToolOutput):
+        raise TypeError(f"it gave back a {type(output).__name__}, not a text or a ToolOutput")
+    room, blocks = MAX_RESULT_CHARS, []
+    for block in output.content:
+        bounded = _bounded(block, room)
+        room -= _size(bounded)
+        blocks.append(bounded)
+    json.dumps([blocks, output.details], allow_nan=False)  # what a transcript cannot hold
+    return replace(output, content=blocks)
+
+
+def _size(block: JsonObject) -> int:
+    return sum(len(v) for key, v in block.items() if key != "type" and isinstance(v, str))
+
+
+def _bounded(block: JsonObject, room: int) -> JsonObject:
+    """The block within `room` characters: a text is cut, anything else left out with a note."""
+    if not isinstance(block, dict):
+        raise TypeError(f"its content holds a {type(block).__name__}, not a block")
+    size = _size(block)
+    if size <= max(room, 0):
         return block
-    cut = f"{text[:MAX_RESULT_CHARS]}\n[cut: the output had {len(text):,} characters]"
-    return {**block, "text": cut}
+    text = block.get("text")
+    if isinstance(text, str):
+        cut = f"{text[: max(room, 0)]}\n[cut: the output had {len(text):,} characters here]"
+        return {"type": "text", "text": cut}
+    return {"type": "text", "text": f"[left out for its size: {size:,} characters]"}

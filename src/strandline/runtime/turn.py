@@ -1,71 +1,56 @@
-"""A turn: what somebody said goes in, an answer comes out, both are in the transcript.
+"""A turn: what somebody said goes in, an answer comes out, all of it is in the transcript.
 
-The user's message is appended first, so that it survives whatever follows. The context is
-made to fit before it is sent; when the provider refuses it all the same, its own count
-corrects ours, the session is compacted and the model asked again, and after that the view
-is cut down step by step. A session can always take its next message. Source: spec 4, A
-turn; spec 3, Budget and compaction.
+The user's message is appended first, so that it survives whatever follows. The model is
+asked (`strandline.runtime.asking`) with a context that fits (`strandline.runtime.fitting`);
+while it calls tools they are run and it is asked again. Every message is appended as it is
+complete, so a run that is killed leaves a transcript that goes on. Source: spec 4, A turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 
-from strandline.context.assemble import Limit, assemble, prepare
-from strandline.context.budget import Budget, calibrated, scale_of
-from strandline.context.view import View
-from strandline.errors import ModelError, StrandlineError
 from strandline.runtime.agent import Agent
-from strandline.runtime.compacting import compact
-from strandline.runtime.events import (
-    CompactionReceipt,
-    CompactionTrigger,
-    Listener,
-    Notice,
-    ReplyDiscarded,
-    ReplyText,
-    ThinkingText,
-    nobody,
-)
-from strandline.runtime.model import (
-    Failed,
-    Finished,
-    ModelEvent,
-    ModelRequest,
-    TextDelta,
-    ThinkingDelta,
-)
-from strandline.transcript.messages import Message
+from strandline.runtime.asking import Asking, text_of
+from strandline.runtime.compacting import Compactor
+from strandline.runtime.events import AnswerKept, CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.fitting import BeforeCompaction, Fitting
+from strandline.runtime.model import ModelInfo
+from strandline.runtime.spending import usage_sum
+from strandline.runtime.tool_loop import ToolRun, calls_in
+from strandline.transcript.messages import JsonObject, Message, ThinkingLevel, Usage
 from strandline.transcript.session import Session
 
-MOST_OVERFLOWS = 4
-"""A provider that refuses this often for its size will not be asked again in this turn."""
-BLIND_CORRECTION = 1.5
-"""How much finer we take the provider's count to be when it refuses without numbers."""
-MOST_COMPACTIONS_BEFORE_SENDING = 3
-
-NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
-NOTHING_PAID = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
-"""What a stopped answer reports; readers such as pi add up the cost of every answer."""
+MOST_ROUNDS = 100
+"""As often a turn asks the model; what it calls in the last round is not run any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
     """A turn that was answered.
 
-    `context_tokens` is what the context takes now, in the provider's tokens, of
-    `context_window`; `stop_reason` is the answer's ("aborted" when it was stopped).
+    `message` is the last answer, `reply` its text; `answers` are all of them, in order, each
+    with its usage. `info` is the model that gave the last. `context_tokens` is what the
+    context takes now, in the provider's tokens, of `context_window`.
     """
 
     reply: str
     message: Message
     user_entry_id: str
+    answers: tuple[Message, ...]
+    info: ModelInfo
     compactions: tuple[CompactionReceipt, ...]
     context_tokens: int
     context_window: int
     duration_ms: int
+
+    @property
+    def usage(self) -> Usage | None:
+        """What all answers of the turn used together."""
+        return reduce(usage_sum, (answer.get("usage") for answer in self.answers), None)
 
     @property
     def stop_reason(self) -> str:
@@ -79,247 +64,124 @@ def user_message(text: str, now_ms: int) -> Message:
 
 
 async def run_turn(
-    session: Session, agent: Agent, message: Message, *, listener: Listener = nobody
+    session: Session,
+    agent: Agent,
+    message: Message | None,
+    *,
+    listener: Listener = nobody,
+    compactor: Compactor | None = None,
+    before_compaction: BeforeCompaction | None = None,
+    session_key: str = "",
 ) -> TurnResult:
     """Append `message`, have the agent answer it, append the answer.
 
-    The caller holds the session's lane. Cancelling the task stops the reply and keeps
-    what came of it, as an aborted answer. Raises `ModelError` when the model did not
-    answer and `ContextOverflow` when nothing can make the context fit (or the mode is
-    "error"); the user's message is in the transcript either way.
+    Without a message, what was said last is answered (again). The caller holds the session's
+    lane. Cancelling the task stops the reply and keeps what came of it, as an aborted
+    answer. Raises `ModelError` when no model answered and `ContextOverflow` when nothing can
+    make the context fit (or the mode is "error"); the user's message is in the transcript
+    either way.
     """
-    turn = _Turn(session, agent, listener)
-    return await turn.run(message)
-
-
-async def compact_now(
-    session: Session,
-    agent: Agent,
-    *,
-    instructions: str | None = None,
-    listener: Listener = nobody,
-) -> CompactionReceipt:
-    """Compact on request (`/compact [instructions]`). Raises `CompactionRefused`."""
-    turn = _Turn(session, agent, listener)
-    await turn.look()
-    return await turn.compact("manual", instructions)
+    turn = _Turn(session, agent, listener, compactor or Compactor(session, agent), session_key)
+    return await turn.run(message, before_compaction)
 
 
 async def context_size(session: Session, agent: Agent) -> tuple[int, int]:
     """What the context takes, in the provider's tokens, and the window it has."""
-    turn = _Turn(session, agent, nobody)
-    view = await turn.look()
-    return turn.budget.provider_tokens(view.tokens), turn.budget.window
+    fitting = Fitting(session, agent, agent.backends[0], Compactor(session, agent), nobody)
+    await fitting.calibrate()
+    view = await fitting.look()
+    return fitting.budget.provider_tokens(view.tokens), fitting.budget.window
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Turn:
-    """One turn's state: how the provider counts, and what was compacted."""
-
     session: Session
     agent: Agent
     listener: Listener
-    scale: float = 1.0
-    window: int | None = None
-    overflows: int = 0
-    compactions: list[CompactionReceipt] = field(default_factory=list)
+    compactor: Compactor
+    session_key: str
 
-    @property
-    def budget(self) -> Budget:
-        return self.agent.budget(scale=self.scale, window=self.window)
-
-    async def run(self, message: Message) -> TurnResult:
+    async def run(
+        self, message: Message | None, before_compaction: BeforeCompaction | None
+    ) -> TurnResult:
         started_ms = self.agent.clock.now_ms()
-        user_entry_id = await asyncio.to_thread(self.session.append_message, message)
-        await self._calibrate()
-        answer = await self._answer()
-        await asyncio.to_thread(self.session.append_message, answer)
-        tokens = await self._keep_below_threshold()
+        if message is None:
+            user_entry_id = self.session.leaf_id or ""
+        else:
+            user_entry_id = await self._append(message)
+        asking = await self._asking(before_compaction)
+        answers = await self._converse(asking)
+        view = await asking.fitting.look()
         return TurnResult(
-            _text_of(answer),
-            answer,
-            user_entry_id,
-            tuple(self.compactions),
-            tokens,
-            self.budget.window,
-            self.agent.clock.now_ms() - started_ms,
+            reply=text_of(answers[-1]),
+            message=answers[-1],
+            user_entry_id=user_entry_id,
+            answers=tuple(answers),
+            info=asking.backend.info,
+            compactions=tuple(asking.fitting.compactions),
+            context_tokens=asking.fitting.budget.provider_tokens(view.tokens),
+            context_window=asking.fitting.budget.window,
+            duration_ms=self.agent.clock.now_ms() - started_ms,
         )
 
-    # -- asking the model ------------------------------------------------------------------
-
-    async def _answer(self) -> Message:
-        """The answer to the context as it stands; overflows are dealt with on the way."""
-        while True:
-            view = await self._view_to_send()
-            outcome = await self._ask(view)
-            if isinstance(outcome, Finished):
-                return outcome.message
-            await self._after_failure(outcome, view)
-
-    async def _ask(self, view: View) -> Finished | Failed:
-        """One call. When it is cancelled, what came is appended as an aborted answer."""
-        agent, budget = self.agent, self.budget
-        request = ModelRequest(
-            agent.info,
-            agent.system_prompt,
-            [said.message for said in view.messages],
-            budget.answer_tokens(view.tokens, agent.info.max_output_tokens),
-        )
-        came: list[str] = []
-        try:
-            async with aclosing(agent.model.stream(request)) as events:
-                async for event in events:
-                    if isinstance(event, Finished | Failed):
-                        return event
-                    self._tell(event, came)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._keep_aborted("".join(came)))
-            raise
-        raise ModelError(
-            f"{agent.info.ref} ended its stream without an answer",
-            kind="network",
-            remedy="try again; if it goes on, report the adapter",
-        )
-
-    def _tell(self, event: ModelEvent, came: list[str]) -> None:
-        if isinstance(event, TextDelta):
-            came.append(event.text)
-            self.listener(ReplyText(event.text))
-        elif isinstance(event, ThinkingDelta):
-            self.listener(ThinkingText(event.text))
-
-    async def _keep_aborted(self, text: str) -> None:
-        if text:
-            answer = self._unfinished(text, "aborted")
-            await asyncio.to_thread(self.session.append_message, answer)
-
-    def _unfinished(self, text: str, stop_reason: str) -> Message:
-        info = self.agent.info
-        return {
-            "role": "assistant",
-            "content": [{"type": "text", "text": text}],
-            "api": info.api,
-            "provider": info.provider,
-            "model": info.id,
-            "usage": {**NOTHING_USED, "cost": {**NOTHING_PAID}},
-            "stopReason": stop_reason,
-            "timestamp": self.agent.clock.now_ms(),
-        }
-
-    # -- when it fails ---------------------------------------------------------------------
-
-    async def _after_failure(self, failed: Failed, view: View) -> None:
-        """Make a second try possible, or raise the failure with what came kept."""
-        error = failed.error
-        if error.kind != "overflow" or self.overflows + 1 >= MOST_OVERFLOWS:
-            await self._keep_partial(failed)
-            raise error
-        self.overflows += 1
-        if failed.partial is not None:
-            self.listener(ReplyDiscarded())
-        self._learn(error, view)
-        if self.overflows == 1 and self.agent.compaction.effective_mode == "auto":
-            await self._compact_if_it_helps("overflow")
-
-    async def _keep_partial(self, failed: Failed) -> None:
-        if failed.partial is not None and _text_of(failed.partial):
-            kept = {**failed.partial, "stopReason": "error", "errorMessage": failed.error.what}
-            await asyncio.to_thread(self.session.append_message, kept)
-
-    def _learn(self, error: ModelError, view: View) -> None:
-        """Take the provider's own count, or suppose a finer one, as it refused ours."""
-        estimate = view.tokens + self.agent.fixed_tokens
-        if error.window_tokens:
-            self.window = min(error.window_tokens, self.agent.info.context_window)
-        reported = error.prompt_tokens or int(estimate * self.scale * BLIND_CORRECTION)
-        before = self.scale
-        self.scale = calibrated(before, estimate, reported, overflowed=True)
-        if self.scale <= before:  # its numbers explain nothing: suppose that it counts finer
-            self.scale = before * BLIND_CORRECTION
-
-    # -- making it fit ---------------------------------------------------------------------
-
-    async def look(self) -> View:
-        """The view of the leaf before anything makes room; takes the scale from usage."""
-        await self._calibrate()
-        return await asyncio.to_thread(self._prepare)
-
-    async def _calibrate(self) -> None:
-        self.scale = await asyncio.to_thread(self._scale_so_far)
-
-    def _scale_so_far(self) -> float:
-        info = self.agent.info
-        return scale_of(
-            self.session.build_context().items,
-            self.agent.tokens,
-            fixed=self.agent.fixed_tokens,
-            model=(info.provider, info.id),
-        )
-
-    def _prepare(self) -> View:
-        items = self.session.build_context().items
-        return prepare(items, budget=self.budget, tokens=self.agent.tokens)
-
-    async def _view_to_send(self) -> View:
-        """A view within the budget: compacted where that helps, then cut down."""
-        mode = self.agent.compaction.effective_mode
-        if mode == "auto":
-            for _ in range(MOST_COMPACTIONS_BEFORE_SENDING):
-                view = await asyncio.to_thread(self._prepare)
-                if not self.budget.is_over(view.tokens):
-                    break
-                if not await self._compact_if_it_helps("pre-send"):
-                    break
-        return await asyncio.to_thread(
-            self._assemble, "none" if mode == "error" else "oldest_turns"
-        )
-
-    def _assemble(self, limit: Limit) -> View:
-        cap = self.budget.tool_result_cap if self.overflows > 1 else None
-        return assemble(
-            self.session.build_context().items,
-            budget=self.budget,
-            tokens=self.agent.tokens,
-            limit=limit,
-            tool_result_cap=cap,
-        )
-
-    async def _keep_below_threshold(self) -> int:
-        """Compact after a good turn if the threshold is crossed; returns the context's size."""
-        view = await asyncio.to_thread(self._prepare)
-        auto = self.agent.compaction.effective_mode == "auto"
-        if auto and self.budget.is_over(view.tokens):
-            await self._compact_if_it_helps("threshold")
-            view = await asyncio.to_thread(self._prepare)
-        return self.budget.provider_tokens(view.tokens)
-
-    async def _compact_if_it_helps(self, trigger: CompactionTrigger) -> bool:
-        try:
-            await self.compact(trigger)
-        except StrandlineError as error:
-            self.listener(Notice(f"not compacted ({trigger}): {error}"))
-            return False
-        return True
-
-    async def compact(
-        self, trigger: CompactionTrigger, instructions: str | None = None
-    ) -> CompactionReceipt:
-        """Compact for one of the four reasons."""
-        receipt = await compact(
+    async def _asking(self, before_compaction: BeforeCompaction | None) -> Asking:
+        fit = partial(
+            Fitting,
             self.session,
             self.agent,
-            self.budget,
-            trigger=trigger,
+            compactor=self.compactor,
             listener=self.listener,
-            instructions=instructions,
+            before_compaction=before_compaction,
         )
-        self.compactions.append(receipt)
-        return receipt
+        thinking = await asyncio.to_thread(self._thinking)
+        asking = Asking(
+            self.agent,
+            lambda backend: fit(backend=backend),
+            self.session.append_message,
+            self.listener,
+            thinking,
+        )
+        await asking.fitting.calibrate()
+        return asking
+
+    def _thinking(self) -> ThinkingLevel:
+        if not any(backend.info.reasoning for backend in self.agent.backends):
+            return "off"  # looking it up may cost a reading of the whole file
+        level = self.session.build_context().thinking_level
+        return level if level in _LEVELS else "off"  # type: ignore[return-value]
+
+    async def _converse(self, asking: Asking) -> list[Message]:
+        """Ask, run tools, ask again, until an answer calls none."""
+        tools = ToolRun(
+            self.agent.toolbox,
+            self.session.append_message,
+            self.listener,
+            self.agent.clock,
+            self.agent.id,
+            self.session_key,
+        )
+        answers: list[Message] = []
+        while True:
+            answer = await asking.answer()
+            entry_id = await self._append(answer)
+            self.listener(AnswerKept(answer, entry_id))
+            answers.append(answer)
+            calls = calls_in(answer)
+            if not calls:
+                return answers
+            if len(answers) >= MOST_ROUNDS:
+                await self._end_rounds(tools, calls)
+                return answers
+            await tools.run(calls)
+
+    async def _end_rounds(self, tools: ToolRun, calls: Sequence[JsonObject]) -> None:
+        why = f"(not run: the turn ended after {MOST_ROUNDS} rounds of tools)"
+        await tools.refuse(calls, why)
+        self.listener(Notice(f"the turn was ended after {MOST_ROUNDS} rounds of tools"))
+
+    async def _append(self, message: Message) -> str:
+        # Shielded: what is complete is kept, even when the turn is stopped in this moment.
+        return await asyncio.shield(asyncio.to_thread(self.session.append_message, message))
 
 
-def _text_of(message: Message) -> str:
-    blocks = message.get("content")
-    if isinstance(blocks, str):
-        return blocks
-    texts = [b.get("text", "") for b in blocks or [] if b.get("type") == "text"]
-    return "".join(texts)
+_LEVELS = frozenset({"off", "minimal", "low", "medium", "high", "xhigh"})

@@ -108,6 +108,8 @@ class SessionRow:
 
     compaction_count = _Known(_whole)
     """Completed automatic compactions of this key."""
+    compaction_mode = _Known(_text)
+    """``auto``, ``off`` or ``error``, where a person chose one for this session."""
     memory_flush_at = _Known(_whole)
     memory_flush_compaction_count = _Known(_whole)
     """`compaction_count` at the last flush; absent is not 0."""
@@ -154,6 +156,7 @@ def row_of(raw: Mapping[str, Any]) -> SessionRow:
 _KEPT = (
     *("chatType", "provider", "channel", "groupId", "groupChannel", "subject", "room", "space"),
     *("label", "displayName", "origin"),
+    "compactionMode",
     *("thinkingLevel", "verboseLevel", "reasoningLevel", "elevatedLevel", "fastMode"),
     *("sendPolicy", "groupActivation", "queueMode", "queueDebounceMs", "queueCap", "queueDrop"),
     *("providerOverride", "modelOverride", "modelOverrideSource"),

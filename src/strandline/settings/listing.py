@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from strandline.settings.model import Agents, AgentSettings, Part, Settings, Words
+from strandline.settings.model import Agents, AgentSettings, Settings
+from strandline.settings.parts import Part, Words
 
 _PLAIN = {
     str: "text",

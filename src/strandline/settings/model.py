@@ -8,142 +8,36 @@ and 3.
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from strandline.errors import ConfigError, InvalidSessionKey
+from strandline.errors import InvalidSessionKey
 from strandline.sessions.keys import check_agent_id
-from strandline.settings.units import DURATION_WORDS, duration_ms
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def _duration(value: object) -> int:
-    try:
-        return duration_ms(value, "")
-    except ConfigError:
-        raise ValueError(f"expected {DURATION_WORDS}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What the listing calls a type that is more than its Python type."""
-
-    text: str
-
-
-DurationMs = Annotated[int, BeforeValidator(_duration), Words("duration")]
-"""Milliseconds, written as text or as a number."""
-
-ModelRef = Annotated[str, Field(pattern=r"^[^/\s]+/\S+$"), Words("provider/model")]
-Tokens = Annotated[int, Field(ge=0)]
-Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1)]
-
-
-class Part(BaseModel):
-    """Strict: no text is taken for a number, no key is ignored, nothing is changed later."""
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
-
-
-class ModelCost(Part):
-    """US dollars for a million tokens."""
-
-    input: Price = Field(default=0.0, description="Price of a million input tokens, in US dollars.")
-    output: Price = Field(
-        default=0.0, description="Price of a million output tokens, in US dollars."
-    )
-    cache_read: Price = Field(
-        default=0.0, description="Price of a million tokens read from the cache."
-    )
-    cache_write: Price = Field(
-        default=0.0, description="Price of a million tokens written to the cache."
-    )
-
-
-class ModelSettings(Part):
-    """One model of a provider."""
-
-    id: Name = Field(description="The model's name at its provider.")
-    name: str | None = Field(default=None, description="What people call it.")
-    context_window: Annotated[int, Field(gt=0)] = Field(
-        description="Tokens that fit in one request and its answer."
-    )
-    max_tokens: Annotated[int, Field(gt=0)] = Field(description="Tokens of the longest answer.")
-    cost: ModelCost = Field(default=ModelCost(), description="What it costs.")
-    input: list[Literal["text", "image"]] = Field(
-        default=["text"], description="What it understands."
-    )
-
-
-class ProviderSettings(Part):
-    """A server that answers for models."""
-
-    base_url: Name = Field(description="Where it is, without the path of a method.")
-    api_key: SecretStr | None = Field(
-        default=None, description='Its key, or "${NAME}" for an environment variable.'
-    )
-    api: Name = Field(default="openai-completions", description="The protocol that it speaks.")
-    models: list[ModelSettings] = Field(default=[], description="Its models.")
-
-    @field_validator("api_key", mode="before")
-    @classmethod
-    def _from_environment(cls, value: object, info: ValidationInfo) -> object:
-        """A key as it stands, or the environment's. The text of an error shows the name only."""
-        name = _variable_in(value)
-        if name is None:
-            return value
-        environ: Mapping[str, str] = (info.context or {}).get("environ", {})
-        if not environ.get(name):
-            raise ValueError(f"the environment variable {name} is not set")
-        return environ[name]
-
-
-def _variable_in(value: object) -> str | None:
-    """The NAME of ``"${NAME}"``, or of OpenClaw's ``{source: "env", id: "NAME"}``."""
-    match value:
-        case str():
-            found = _VARIABLE.fullmatch(value.strip())
-            return found[1] if found else None
-        case {"source": "env", "id": str(name)}:
-            return name
-    return None
-
-
-class Models(Part):
-    """The models that can be used."""
-
-    providers: dict[str, ProviderSettings] = Field(
-        default={}, description="Servers, by a name of yours."
-    )
+from strandline.settings.parts import DurationMs, ModelRef, Name, Part, Tokens
+from strandline.settings.providers import Models
 
 
 class ModelChoiceSettings(Part):
     """Which model answers."""
 
     primary: ModelRef | None = Field(default=None, description="The model, as provider/model.")
+    fallbacks: list[ModelRef] = Field(
+        default=[], description="Models that are asked, in this order, where it fails."
+    )
+
+
+class MemoryFlushSettings(Part):
+    """The silent turn before a compaction, in which an agent writes down what lasts."""
+
+    enabled: bool = Field(default=True, description="Whether there is one.")
+    soft_threshold_tokens: Tokens = Field(
+        default=4000, description="Tokens before the compaction at which it comes."
+    )
+    prompt: Name | None = Field(default=None, description="What it is asked; unset, our words.")
+    system_prompt: Name | None = Field(
+        default=None, description="What is added to its system prompt; unset, our words."
+    )
 
 
 class CompactionSettings(Part):
@@ -164,6 +58,13 @@ class CompactionSettings(Part):
         default=None, description="The model that summarises; unset, the session's."
     )
 
+    timeout_ms: DurationMs = Field(
+        default=180_000, description="How long one call for a summary may take."
+    )
+    memory_flush: MemoryFlushSettings = Field(
+        default=MemoryFlushSettings(), description="Writing down what lasts, before."
+    )
+
     @field_validator("mode", mode="before")
     @classmethod
     def _openclaw_words(cls, value: object) -> object:
@@ -175,6 +76,15 @@ class CompactionSettings(Part):
         return self.mode if self.enabled else "off"
 
 
+class ToolSettings(Part):
+    """Which tools an agent is offered, by name."""
+
+    allow: list[Name] | None = Field(
+        default=None, description="Only these; unset, all that there are."
+    )
+    deny: list[Name] = Field(default=[], description="Not these.")
+
+
 class AgentSettings(Part):
     """What one agent is given; `agents.defaults` holds it for all."""
 
@@ -182,6 +92,22 @@ class AgentSettings(Part):
         default=ModelChoiceSettings(), description="Which model answers."
     )
     workspace: Name | None = Field(default=None, description="The folder in which it works.")
+    workspace_access: Literal["rw", "ro", "none"] = Field(
+        default="rw", description="What its tools may do there: read and write, read, nothing."
+    )
+    tools: ToolSettings = Field(default=ToolSettings(), description="Which tools it is offered.")
+    system_prompt: Name | None = Field(
+        default=None, description="What it is told first; unset, a sentence of ours."
+    )
+    bootstrap_max_chars: Annotated[int, Field(ge=0)] = Field(
+        default=20_000, description="Characters of one workspace file that enter the prompt."
+    )
+    bootstrap_total_max_chars: Annotated[int, Field(ge=0)] = Field(
+        default=60_000, description="Characters of all workspace files together."
+    )
+    thinking_default: Literal["off", "minimal", "low", "medium", "high", "xhigh"] = Field(
+        default="off", description="How hard its model thinks in a new session."
+    )
     compaction: CompactionSettings = Field(
         default=CompactionSettings(), description="How its conversations are kept short."
     )

@@ -1,4 +1,4 @@
-"""The one place that picks implementations: stores, models, counters, for a state directory.
+"""A state directory with its settings: where agents, rows and conversations come from.
 
 Everything below takes what it needs as a value; here a state directory and its settings
 become an `Agent` and a `SessionRegistry`. What is picked is imported when it is picked, so
@@ -8,9 +8,9 @@ that a command that lists rows does not load what a turn needs.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,14 @@ from strandline.stores.rows_file import RowsFile
 if TYPE_CHECKING:
     from strandline.runtime.agent import Agent
     from strandline.runtime.conversation import Conversation
-    from strandline.runtime.model import Model, ModelInfo
+    from strandline.runtime.hooks import Hooks
+    from strandline.runtime.model import ModelInfo
     from strandline.runtime.registry import SessionRegistry
-    from strandline.settings.model import ModelSettings, ProviderSettings, Settings
-
-OPENAI_URL = "https://api.openai.com/v1"
-SPOKEN_APIS = ("openai-completions",)
+    from strandline.runtime.tools import Tool, Toolbox
+    from strandline.settings.model import Settings
+    from strandline.transcript.context import ModelChoice
+    from strandline.wiring.agents import AgentMaker
+    from strandline.wiring.providers import Providers
 
 
 def ignore(warning: str) -> None:
@@ -51,6 +53,7 @@ class State:
     warn: Callable[[str], None]
     clock: Clock
     ids: IdSource
+    extra_tools: list[Tool] = field(default_factory=list)
 
     @property
     def cache(self) -> Path:
@@ -96,25 +99,71 @@ class State:
 
         Raises `ConfigError` for a model that cannot be used, with the nearest names.
         """
-        from strandline.context.budget import CompactionSettings
-        from strandline.context.tokens import MessageTokens
-        from strandline.models.tokenizer import counter
-        from strandline.runtime.agent import Agent
-        from strandline.runtime.offline import OfflineSummarizer
+        ref = model_ref or self.model_ref(agent_id)
+        return self._maker.make(agent_id, ref, self.settings.token_counter)
 
-        own = self.settings.agent(agent_id)
-        info = self.model_info(model_ref or self.model_ref(agent_id))
-        if own.compaction.model:
-            self.warn(f"summaries are made offline: {own.compaction.model} is not asked for them")
-        counts = counter(self.settings.token_counter)
-        return Agent(
-            id=agent_id,
-            model=self._model(info),
-            info=info,
-            summarizer=OfflineSummarizer(counts),
-            tokens=MessageTokens(counts),
-            clock=self.clock,
-            compaction=CompactionSettings(**own.compaction.model_dump()),
+    def agent_for(
+        self,
+        agent_id: str,
+        answered: ModelChoice | None,
+        model_ref: str | None = None,
+        *,
+        offline: bool = False,
+        window: int | None = None,
+    ) -> Agent:
+        """An agent for a transcript in which the model `answered` spoke last.
+
+        Without `model_ref` that model's window holds, whether it can be reached from here or
+        not; where it cannot, or `offline`, summaries are made without a model. `window`
+        takes the place of the model's. Raises `ConfigError`.
+        """
+        return self._maker.make_for(
+            agent_id,
+            answered,
+            model_ref,
+            self.settings.token_counter,
+            offline=offline,
+            window=window,
+        )
+
+    def toolbox(self, agent_id: str) -> Toolbox:
+        """The tools of an agent."""
+        return self._maker.toolbox(agent_id)
+
+    def workspace(self, agent_id: str) -> Path:
+        """The folder in which an agent's tools work."""
+        return self._maker.workspace(agent_id)
+
+    def register_tool(self, tool: Tool) -> None:
+        """Offer one more tool to the agents that are made from now on.
+
+        Raises `ConfigError` for a name that is taken, or parameters that are no JSON Schema.
+        """
+        from strandline.runtime.tools import Toolbox
+        from strandline.tools.builtin import builtin_tools
+
+        builtin = builtin_tools(self.folder, "rw", self.clock)
+        Toolbox([*builtin, *self.extra_tools]).plus([tool])
+        self.extra_tools.append(tool)
+
+    @property
+    def hooks(self) -> Hooks:
+        """What is asked before a session is compacted or moved; append to its lists."""
+        return self._maker.hooks
+
+    @cached_property
+    def _maker(self) -> AgentMaker:
+        from strandline.runtime.hooks import Hooks
+        from strandline.wiring.agents import AgentMaker
+
+        return AgentMaker(
+            self.folder,
+            self.settings,
+            self.providers,
+            self.clock,
+            self.warn,
+            self.extra_tools,
+            Hooks(),
         )
 
     def main_key(self, agent_id: str) -> str:
@@ -138,57 +187,20 @@ class State:
 
     # -- models ----------------------------------------------------------------------------
 
+    @cached_property
+    def providers(self) -> Providers:
+        """The models that can be used here."""
+        from strandline.wiring.providers import Providers
+
+        return Providers(self.settings.models, self.environ, self.clock)
+
     def model_refs(self) -> list[str]:
         """The models that can be used here, as provider/model."""
-        from strandline.models import catalog
-
-        configured = [
-            f"{name}/{model.id}"
-            for name, provider in self.settings.models.providers.items()
-            for model in provider.models
-        ]
-        return [*configured, catalog.LOCAL.ref]
+        return self.providers.refs()
 
     def model_info(self, ref: str) -> ModelInfo:
         """What is known of a model: the configuration first, then the catalog."""
-        from strandline.models import catalog
-
-        provider_id, _, model_id = ref.partition("/")
-        provider = self.settings.models.providers.get(provider_id)
-        for model in provider.models if provider else ():
-            if provider and model.id == model_id:
-                return _info(provider_id, provider, model)
-        known = catalog.find(ref)
-        if known is not None and (known.provider == "local" or self._can_reach(known)):
-            return known
-        near = difflib.get_close_matches(ref, self.model_refs(), n=1) or self.model_refs()
-        raise ConfigError(
-            f"no model {ref!r} can be used here",
-            remedy=f"add it to models.providers, or use one of: {', '.join(near)}",
-        )
-
-    def _can_reach(self, info: ModelInfo) -> bool:
-        configured = info.provider in self.settings.models.providers
-        return configured or (info.provider == "openai" and "OPENAI_API_KEY" in self.environ)
-
-    def _model(self, info: ModelInfo) -> Model:
-        if info.api == "local":
-            from strandline.models.local import LocalModel
-
-            return LocalModel(clock=self.clock, context_window=info.context_window)
-        if info.api not in SPOKEN_APIS:
-            raise ConfigError(
-                f"{info.ref} speaks {info.api}, which is not spoken here",
-                remedy=f"set models.providers.{info.provider}.api to {SPOKEN_APIS[0]} if the "
-                "server speaks that too",
-            )
-        from strandline.models.openai_chat import OpenAIChatModel
-
-        provider = self.settings.models.providers.get(info.provider)
-        if provider is None:
-            return OpenAIChatModel(OPENAI_URL, self.environ["OPENAI_API_KEY"], clock=self.clock)
-        key = provider.api_key.get_secret_value() if provider.api_key else ""
-        return OpenAIChatModel(provider.base_url, key, clock=self.clock)
+        return self.providers.info(ref)
 
 
 def open_state(
@@ -238,13 +250,3 @@ def rows_in(
     else:
         paths = [state_dir / "agents" / check_agent_id(agent_id) / "sessions" / "sessions.json"]
     return [(path, RowsFile(path, read_only=True, warn=warn).list()) for path in paths]
-
-
-def _info(provider_id: str, provider: ProviderSettings, model: ModelSettings) -> ModelInfo:
-    from strandline.runtime.model import ModelInfo, Prices
-
-    cost = model.cost
-    prices = Prices(cost.input, cost.output, cost.cache_read, cost.cache_write)
-    return ModelInfo(
-        provider_id, model.id, provider.api, model.context_window, model.max_tokens, prices
-    )

@@ -1,0 +1,208 @@
+"""Asking models for one answer: again after a failure, then the next model, then giving up.
+
+The user's entry is there already and is never said again, however often somebody is asked.
+An overflow is not a failure of the model: the context is made smaller and it is asked again.
+Source: spec 4, A turn (Retries with back-off; fallback models).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from strandline.context.view import View
+from strandline.errors import ModelError
+from strandline.runtime.agent import Agent, Backend
+from strandline.runtime.events import (
+    AskedAgain,
+    Listener,
+    ReplyDiscarded,
+    ReplyText,
+    ThinkingText,
+)
+from strandline.runtime.fitting import Fitting
+from strandline.runtime.model import (
+    Failed,
+    Finished,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+)
+from strandline.runtime.retrying import wait_ms
+from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
+
+NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
+NOTHING_PAID = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
+"""What a stopped answer reports; readers such as pi add up the cost of every answer."""
+
+
+@dataclass
+class Asking:
+    """The models of one turn. Who answered once goes on answering in that turn.
+
+    `fit` makes the dealings with a model's window; `keep` appends what came of an answer
+    that was broken off.
+    """
+
+    agent: Agent
+    fit: Callable[[Backend], Fitting]
+    keep: Callable[[Message], str]
+    listener: Listener
+    thinking: ThinkingLevel = "off"
+    fitting: Fitting = field(init=False)
+    _left: list[Backend] = field(init=False)
+    _first_error: ModelError | None = None
+    _bare: bool = False
+
+    def __post_init__(self) -> None:
+        first, *self._left = self.agent.backends
+        self.fitting = self.fit(first)
+
+    @property
+    def backend(self) -> Backend:
+        """The model that is asked now."""
+        return self.fitting.backend
+
+    async def answer(self) -> Message:
+        """The answer to the context as it stands. Raises `ModelError`, `ContextOverflow`."""
+        attempt = 1
+        while True:
+            view = await self.fitting.view_to_send()
+            outcome = await self._ask(view)
+            if isinstance(outcome, Finished):
+                return outcome.message
+            attempt = await self._after_failure(outcome, view, attempt)
+
+    async def _after_failure(self, failed: Failed, view: View, attempt: int) -> int:
+        """Make another try possible and say which it is; or raise, with what came kept."""
+        error = failed.error
+        if error.kind == "overflow" and await self.fitting.after_overflow(error, view):
+            self._discard(failed)
+            return attempt
+        if error.kind == "refused" and not self._bare and _thoughts_in(view):
+            # A signature that is not accepted any more (another key, a provider's change) would
+            # be refused for ever; without thoughts the same conversation is fine (B1).
+            self._bare = True
+            self._discard(failed)
+            return attempt
+        wait = wait_ms(error, attempt, self.agent.retry, random.random())  # noqa: S311 - spread
+        if wait is not None:
+            self._discard(failed)
+            self.listener(AskedAgain(self.backend.info.ref, error.what, wait))
+            await asyncio.sleep(wait / 1000)
+            return attempt + 1
+        if self._left and error.kind != "aborted":
+            self._discard(failed)
+            await self._fall_back(error)
+            return 1
+        await self._give_up(failed)
+        raise self._told(error)
+
+    def _discard(self, failed: Failed) -> None:
+        if failed.partial is not None:
+            self.listener(ReplyDiscarded())
+
+    async def _fall_back(self, error: ModelError) -> None:
+        self._first_error = self._first_error or error
+        compactions = self.fitting.compactions
+        self.fitting = self.fit(self._left.pop(0))
+        self.fitting.compactions = compactions
+        await self.fitting.calibrate()
+        self.listener(AskedAgain(self.backend.info.ref, error.what, 0))
+
+    async def _give_up(self, failed: Failed) -> None:
+        if failed.partial is not None and text_of(failed.partial):
+            kept = {**failed.partial, "stopReason": "error", "errorMessage": failed.error.what}
+            await asyncio.to_thread(self.keep, kept)
+
+    def _told(self, error: ModelError) -> ModelError:
+        """The error to raise: the first model's, which is the one that was meant."""
+        first = self._first_error
+        if first is None:
+            return error
+        return ModelError(
+            f"{first.what} (and the fallbacks failed too, the last with: {error.what})",
+            kind=first.kind,
+            remedy=first.remedy,
+            prompt_tokens=first.prompt_tokens,
+            window_tokens=first.window_tokens,
+            retry_after_s=first.retry_after_s,
+        )
+
+    async def _ask(self, view: View) -> Finished | Failed:
+        """One call. When it is cancelled, what came is appended as an aborted answer."""
+        model, info = self.backend.model, self.backend.info
+        request = self._request(view, info)
+        came: list[str] = []
+        try:
+            async with aclosing(model.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, Finished | Failed):
+                        return event
+                    self._tell(event, came)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._keep_aborted("".join(came), info))
+            raise
+        raise ModelError(
+            f"{info.ref} ended its stream without an answer",
+            kind="network",
+            remedy="try again; if it goes on, report the adapter",
+        )
+
+    def _request(self, view: View, info: ModelInfo) -> ModelRequest:
+        tools: Sequence[JsonObject] = self.agent.described_tools if info.tools else ()
+        return ModelRequest(
+            info,
+            self.agent.system_prompt,
+            [_without_thoughts(m.message) if self._bare else m.message for m in view.messages],
+            self.fitting.budget.answer_tokens(view.tokens, info.max_output_tokens),
+            tools,
+            self.thinking if info.reasoning else "off",
+        )
+
+    def _tell(self, event: ModelEvent, came: list[str]) -> None:
+        if isinstance(event, TextDelta):
+            came.append(event.text)
+            self.listener(ReplyText(event.text))
+        elif isinstance(event, ThinkingDelta):
+            self.listener(ThinkingText(event.text))
+
+    async def _keep_aborted(self, text: str, info: ModelInfo) -> None:
+        if text:
+            answer: Message = {
+                "role": "assistant",
+                "content": [{"type": "text", "text": text}],
+                "api": info.api,
+                "provider": info.provider,
+                "model": info.id,
+                "usage": {**NOTHING_USED, "cost": {**NOTHING_PAID}},
+                "stopReason": "aborted",
+                "timestamp": self.agent.clock.now_ms(),
+            }
+            await asyncio.to_thread(self.keep, answer)
+
+
+def _thoughts_in(view: View) -> bool:
+    return any(_without_thoughts(said.message) is not said.message for said in view.messages)
+
+
+def _without_thoughts(message: Message) -> Message:
+    content = message.get("content")
+    if message.get("role") != "assistant" or not isinstance(content, list):
+        return message
+    spoken = [block for block in content if block.get("type") != "thinking"]
+    return message if len(spoken) == len(content) else {**message, "content": spoken}
+
+
+def text_of(message: Message) -> str:
+    """The text of an answer, without thoughts and calls."""
+    blocks = message.get("content")
+    if isinstance(blocks, str):
+        return blocks
+    texts = [b.get("text", "") for b in blocks or [] if b.get("type") == "text"]
+    return "".join(texts)

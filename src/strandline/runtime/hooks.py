@@ -1,0 +1,92 @@
+"""Hooks: code of others that is asked before a session is compacted or moved.
+
+A hook gets an event and says nothing (None), `Cancel`, or `Supply` with a summary of its
+own. They are asked in the order in which they were added; the first that says something
+decides. A hook that raises is told about and counts as saying nothing: the session goes on.
+Source: spec 3, Budget and compaction (Hooks).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from strandline.context.compaction import CompactionPlan
+from strandline.transcript.session import Session
+
+Event = TypeVar("Event")
+Trigger = Literal["threshold", "pre-send", "overflow", "manual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Don't; `reason` is told to the person."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Take this summary; it is bounded like any other. `details` are kept in the entry."""
+
+    summary: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+Say = Cancel | Supply | None
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeCompact:
+    """`session_before_compact`: a compaction is planned and not yet summarised."""
+
+    session: Session
+    trigger: Trigger
+    plan: CompactionPlan
+    instructions: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeTree:
+    """`session_before_tree`: the conversation is about to go to another entry.
+
+    `left` are the entries that only the branch that is left holds, oldest first.
+    """
+
+    session: Session
+    target_id: str | None
+    left: Sequence[str]
+    wants_summary: bool
+
+
+CompactHook = Callable[[BeforeCompact], Say | Awaitable[Say]]
+TreeHook = Callable[[BeforeTree], Say | Awaitable[Say]]
+
+
+@dataclass
+class Hooks:
+    """The hooks of an agent."""
+
+    session_before_compact: list[CompactHook] = field(default_factory=list)
+    session_before_tree: list[TreeHook] = field(default_factory=list)
+
+
+async def ask_hooks(
+    hooks: Sequence[Callable[[Event], Say | Awaitable[Say]]],
+    event: Event,
+    tell: Callable[[str], None],
+) -> Say:
+    """What the first hook says that says anything; `tell` hears of those that fail."""
+    for hook in hooks:
+        try:
+            said = hook(event)
+            answer: Say = await said if inspect.isawaitable(said) else said
+        except Exception as error:  # noqa: BLE001 - anybody's code; the session goes on
+            name = getattr(hook, "__qualname__", repr(hook))
+            tell(f"the hook {name} failed ({type(error).__name__}: {error}) and was passed over")
+            continue
+        if answer is not None:
+            return answer
+    return None

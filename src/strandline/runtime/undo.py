@@ -1,0 +1,91 @@
+"""Undoing a compaction: the conversation stands where it stood before, in full.
+
+Nothing is removed: the conversation goes back to the entry before the compaction, and what
+was said since is said again behind it, in copies. Source: spec 3, Budget and compaction;
+spec 1, Branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from strandline.errors import CompactionRefused
+from strandline.transcript.entries import (
+    AnyEntry,
+    CompactionEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    LabelEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    SessionInfoEntry,
+    ThinkingLevelChangeEntry,
+)
+from strandline.transcript.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The compaction that holds no more, and how many messages were copied behind its place."""
+
+    compaction_id: str
+    messages_copied: int
+
+
+def undo_compaction(session: Session) -> Undone:
+    """Undo the newest compaction of the active branch; the caller holds the lane.
+
+    Raises `CompactionRefused` where there is none, or something came after it that cannot be
+    said again.
+    """
+    later: list[AnyEntry] = []
+    path = session.path()
+    for place in range(len(path) - 1, -1, -1):
+        entry = session.entry(path[place])
+        if isinstance(entry, CompactionEntry):
+            return _undo(session, path[place - 1] if place else None, entry, later[::-1])
+        later.append(entry)
+    raise CompactionRefused(
+        "there is no compaction on this branch to undo",
+        remedy="`/tree` shows the conversation; `/branch ENTRY` goes back to any entry",
+    )
+
+
+def _undo(
+    session: Session, before: str | None, compaction: CompactionEntry, later: list[AnyEntry]
+) -> Undone:
+    copies = [_copy(session, entry) for entry in later]
+    if before is None:
+        session.reset_leaf()
+    else:
+        session.branch(before)
+    for say_again in filter(None, copies):
+        say_again()
+    said = sum(isinstance(entry, MessageEntry | CustomMessageEntry) for entry in later)
+    return Undone(compaction.id, said)
+
+
+def _copy(session: Session, entry: AnyEntry) -> Callable[[], str] | None:
+    """What says the entry again; None for what holds without being said again."""
+    match entry:
+        case MessageEntry(message=message):
+            return lambda: session.append_message(message)
+        case CustomMessageEntry():
+            return lambda: session.append_custom_message(
+                entry.custom_type,
+                entry.content,
+                display=entry.display,
+                details=entry.data.get("details"),
+            )
+        case ModelChangeEntry():
+            return lambda: session.append_model_change(entry.provider, entry.model_id)
+        case ThinkingLevelChangeEntry():
+            return lambda: session.append_thinking_level_change(entry.thinking_level)
+        case LabelEntry() | SessionInfoEntry() | CustomEntry():
+            return None
+        case _:
+            raise CompactionRefused(
+                f"the compaction cannot be undone: an entry of type {entry.type} came after it",
+                remedy="`/branch ENTRY` goes back to an entry before the compaction",
+            )

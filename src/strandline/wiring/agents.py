@@ -1,0 +1,207 @@
+"""From the settings of an agent to the agent: models, tools, summarisers, system prompt."""
+# ruff: noqa: PLC0415 - what is picked is imported when it is picked
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from strandline.clock import Clock
+
+if TYPE_CHECKING:
+    from strandline.context.tokens import MessageTokens
+    from strandline.runtime.agent import Agent, Backend
+    from strandline.runtime.flush_settings import FlushSettings
+    from strandline.runtime.hooks import Hooks
+    from strandline.runtime.retrying import RetrySettings
+    from strandline.runtime.summarizing import SummaryLadder
+    from strandline.runtime.tools import Tool, Toolbox
+    from strandline.settings.model import AgentSettings, Settings
+    from strandline.transcript.context import ModelChoice
+    from strandline.wiring.providers import Providers
+
+CHARS_A_TOKEN = 4
+PROMPT_SHARE = 8
+"""Workspace files take at most this fraction (an eighth) of the window, whatever the bounds."""
+
+
+@dataclass(frozen=True)
+class AgentMaker:
+    """Makes agents of one state directory. `extra_tools` and `hooks` are what was registered."""
+
+    folder: Path
+    settings: Settings
+    providers: Providers
+    clock: Clock
+    warn: Callable[[str], None]
+    extra_tools: Sequence[Tool]
+    hooks: Hooks
+
+    def make(self, agent_id: str, model_ref: str, token_counter: str) -> Agent:
+        """An agent with that model. Raises `ConfigError` for a model that cannot be used."""
+        from strandline.context.budget import CompactionSettings
+        from strandline.context.tokens import MessageTokens
+        from strandline.models.tokenizer import counter
+        from strandline.runtime.agent import Agent
+
+        own = self.settings.agent(agent_id)
+        first, *others = self._backends(model_ref, own.model.fallbacks)
+        tokens = MessageTokens(counter(token_counter))
+        workspace = self.workspace(agent_id)
+        summarizers = self._summarizers(own, first)
+        settings = own.compaction.model_dump(exclude={"timeout_ms", "memory_flush"})
+
+        def prompt() -> str:
+            return self._system_prompt(own, workspace, first.info.context_window)
+
+        return Agent(
+            id=agent_id,
+            model=first.model,
+            info=first.info,
+            summarizer=self._ladder(own, [*summarizers, first], tokens),
+            tokens=tokens,
+            clock=self.clock,
+            compaction=CompactionSettings(**settings),
+            system_prompt=prompt(),
+            fallbacks=tuple(others),
+            toolbox=self.toolbox(agent_id),
+            retry=self._retry(),
+            flush=_flush(own),
+            hooks=self.hooks,
+            thinking=own.thinking_default,
+            renew_prompt=prompt,
+            only_for_summaries=tuple(each.model for each in summarizers),
+        )
+
+    def make_for(
+        self,
+        agent_id: str,
+        answered: ModelChoice | None,
+        model_ref: str | None,
+        token_counter: str,
+        *,
+        offline: bool,
+        window: int | None,
+    ) -> Agent:
+        """An agent for a transcript of others; see `State.agent_for`."""
+        from strandline.models import catalog
+        from strandline.runtime.offline import OfflineSummarizer
+
+        spoke = f"{answered['provider']}/{answered['modelId']}" if answered else None
+        ref, known = model_ref, None
+        if ref is None and spoke is not None:
+            reachable = self.providers.can_use(spoke)
+            ref, known = (spoke, None) if reachable else (None, catalog.find(spoke))
+            offline = offline or not reachable
+        own = self.settings.agent(agent_id).model.primary or catalog.LOCAL.ref
+        agent = self.make(agent_id, ref or own, token_counter)
+        if known is not None:
+            agent = replace(agent, info=known)
+        if window is not None:
+            agent = replace(agent, info=replace(agent.info, context_window=window))
+        if offline:
+            agent = replace(agent, summarizer=OfflineSummarizer(agent.tokens.counter))
+        return agent
+
+    def workspace(self, agent_id: str) -> Path:
+        """The folder in which an agent's tools work; one in the state directory by default."""
+        own = self.settings.agent(agent_id).workspace
+        if own:
+            return Path(own).expanduser().absolute()
+        name = "workspace" if agent_id == "main" else f"workspace-{agent_id}"
+        return (self.folder / name).absolute()
+
+    def toolbox(self, agent_id: str) -> Toolbox:
+        """The tools of an agent: the built-in ones that its access allows, and what came later."""
+        from strandline.runtime.tools import Toolbox
+        from strandline.tools.builtin import builtin_tools
+
+        own = self.settings.agent(agent_id)
+        access = own.workspace_access
+        everything = Toolbox(builtin_tools(self.workspace(agent_id), access, self.clock)).plus(
+            self.extra_tools
+        )
+        allow, deny = own.tools.allow, set(own.tools.deny)
+        for name in sorted({*(allow or ()), *deny} - set(everything.names)):
+            if access == "rw":  # otherwise it may be one that is not allowed to write
+                self.warn(f"agent {agent_id}: there is no tool {name!r} to allow or deny")
+        allowed = set(everything.names) if allow is None else set(allow)
+        rank = {"none": 0, "ro": 1, "rw": 2}
+        return everything.only(
+            lambda tool: tool.name in allowed - deny and rank[tool.needs] <= rank[access]
+        )
+
+    def _backends(self, ref: str, fallbacks: Sequence[str]) -> list[Backend]:
+        from strandline.runtime.agent import Backend
+
+        refs = list(dict.fromkeys([ref, *fallbacks]))
+        infos = [self.providers.info(each) for each in refs]
+        return [Backend(self.providers.model(info), info) for info in infos]
+
+    def _summarizers(self, own: AgentSettings, first: Backend) -> list[Backend]:
+        """The model that is asked for summaries alone, if there is one."""
+        from strandline.runtime.agent import Backend
+
+        if own.compaction.model is None:
+            return []
+        info = self.providers.info(own.compaction.model)
+        return [] if info == first.info else [Backend(self.providers.model(info), info)]
+
+    def _ladder(
+        self, own: AgentSettings, backends: Sequence[Backend], tokens: MessageTokens
+    ) -> SummaryLadder:
+        from strandline.runtime.cooldowns import RecordedCooldowns
+        from strandline.runtime.model_summarizer import ModelSummarizer
+        from strandline.runtime.offline import OfflineSummarizer
+        from strandline.runtime.summarizing import SummaryLadder
+        from strandline.stores.cooldowns_file import CooldownsFile
+
+        rungs = [
+            ModelSummarizer(
+                each.model,
+                each.info,
+                tokens,
+                self.clock,
+                timeout_ms=own.compaction.timeout_ms,
+                retry=self._retry(),
+            )
+            for each in backends
+            if each.info.api != "local"  # it summarises badly, and takes a minute for it
+        ]
+        records = CooldownsFile(self.folder / "cooldowns.json", warn=self.warn)
+        cooldowns = RecordedCooldowns(records, self.clock)
+        return SummaryLadder(rungs, OfflineSummarizer(tokens.counter), cooldowns)
+
+    def _retry(self) -> RetrySettings:
+        from strandline.runtime.retrying import RetrySettings
+
+        return RetrySettings(**self.settings.models.retry.model_dump())
+
+    def _system_prompt(self, own: AgentSettings, workspace: Path, window: int) -> str:
+        from strandline.runtime.agent import DEFAULT_SYSTEM_PROMPT
+        from strandline.tools.prompt import workspace_prompt
+
+        told = own.system_prompt or DEFAULT_SYSTEM_PROMPT
+        if own.workspace_access == "none":
+            return told
+        most = min(own.bootstrap_total_max_chars, window * CHARS_A_TOKEN // PROMPT_SHARE)
+        today = datetime.fromtimestamp(self.clock.now_ms() / 1000, tz=UTC).astimezone().date()
+        files = workspace_prompt(
+            workspace, max_chars_per_file=own.bootstrap_max_chars, max_chars=most, today=today
+        )
+        return "\n\n".join(filter(None, [told, files.text]))
+
+
+def _flush(own: AgentSettings) -> FlushSettings:
+    from strandline.runtime.flush_settings import FLUSH_PROMPT, FLUSH_SYSTEM_PROMPT, FlushSettings
+
+    wanted = own.compaction.memory_flush
+    return FlushSettings(
+        wanted.enabled,
+        wanted.soft_threshold_tokens,
+        wanted.prompt or FLUSH_PROMPT,
+        wanted.system_prompt or FLUSH_SYSTEM_PROMPT,
+    )
