@@ -15,8 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.testing import RecordedRequest, Reply, ScriptedModelServer, ToolCall
-from strandline.testing.chat_wire import OverflowStyle, prompt_text
+from strandline.testing import (
+    OverflowStyle,
+    RecordedRequest,
+    Reply,
+    ScriptedModelServer,
+    ToolCall,
+)
+from strandline.testing.chat_wire import prompt_text
 from strandline.testing.prompt_cache import PromptCache
 
 Json = dict[str, Any]
@@ -183,15 +189,15 @@ def test_tokens_are_counted_over_messages_and_tools_times_the_factor() -> None:
     body = asking("x" * 400, tools=[{"type": "function", "function": {"name": "read"}}])
     size = len(prompt_text(body))
     with ScriptedModelServer() as server:
-        _, envelope = server.answer(RecordedRequest("/", {}, body))
-        assert envelope.usage["prompt_tokens"] == math.ceil(size / 4)
+        _, envelope = server.answer(RecordedRequest("/v1/chat/completions", {}, body))
+        assert envelope.usage.prompt_tokens == math.ceil(size / 4)
         server.token_factor = 1.5
-        _, envelope = server.answer(RecordedRequest("/", {}, body))
-        assert envelope.usage["prompt_tokens"] == math.ceil(math.ceil(size / 4) * 1.5)
+        _, envelope = server.answer(RecordedRequest("/v1/chat/completions", {}, body))
+        assert envelope.usage.prompt_tokens == math.ceil(math.ceil(size / 4) * 1.5)
         server.count = len
         server.token_factor = 1.0
-        _, envelope = server.answer(RecordedRequest("/", {}, body))
-        assert envelope.usage["prompt_tokens"] == size
+        _, envelope = server.answer(RecordedRequest("/v1/chat/completions", {}, body))
+        assert envelope.usage.prompt_tokens == size
 
 
 def test_a_repeated_beginning_is_reported_as_cached_in_steps_of_128(

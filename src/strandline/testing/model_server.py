@@ -1,8 +1,9 @@
 """A model server on the loopback interface that answers as a script says.
 
-`ScriptedModelServer` speaks OpenAI's Chat Completions, streamed or not, over real HTTP; it
-counts tokens and remembers prompts, so that its cache counters and its overflow errors are
-the consequences of what it was sent. It can be slow, refuse, break off and lie half way.
+`ScriptedModelServer` speaks Chat Completions, Responses, Anthropic Messages and Gemini,
+streamed or not, over real HTTP; it counts tokens, remembers prompts and what it signed, so
+that its cache counters, its overflow errors and its refusals are the consequences of what it
+was sent. It can be slow, refuse, break off and lie half way.
 Source: spec 3 (cache, overflow) and spec 4 (models), seen from the other side.
 """
 
@@ -10,29 +11,26 @@ from __future__ import annotations
 
 import json
 import math
-import socket
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from strandline.testing import chat_wire
-from strandline.testing.chat_wire import Envelope, OverflowStyle, Reply
-from strandline.testing.prompt_cache import PromptCache
+from strandline.testing.issued import Issued
+from strandline.testing.model_http import ModelHttpServer
+from strandline.testing.overflow_words import OverflowStyle, overflow_reply
+from strandline.testing.prompt_cache import Block, CacheUse, cache_of
+from strandline.testing.reply import Reply
+from strandline.testing.wire import (
+    Envelope,
+    Problem,
+    RecordedRequest,
+    Usage,
+    Wire,
+    prompt_of,
+)
+from strandline.testing.wires import WIRES, find_wire, model_of
 from strandline.transcript.messages import JsonObject
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRequest:
-    """A call of the server: the path, the headers (names in lower case), the parsed body."""
-
-    path: str
-    headers: dict[str, str]
-    body: JsonObject
-
 
 Script = Sequence[Reply] | Callable[[RecordedRequest], Reply]
 """Replies for one request after the other, or a function of the request. The function may be
@@ -52,16 +50,29 @@ class ScriptedModelServer:
 
         with ScriptedModelServer([Reply("Good morning."), Reply(status=429)]) as server:
             client = openai.OpenAI(base_url=server.base_url, api_key="any")
+            other = anthropic.Anthropic(base_url=server.root_url, api_key="any")
+
+    The path of a request says its format: ``/v1/chat/completions``, ``/v1/responses``,
+    ``/v1/messages``, ``/v1beta/models/MODEL:generateContent`` and, with ``?alt=sse``,
+    ``:streamGenerateContent`` (``/v1/models/MODEL`` too). One script serves them all. Keys are
+    recorded, not checked.
 
     `script`: see `Script`; after the last reply of a list, and without one, the server says
     how many characters it heard. `context_window` in tokens (None: no limit) and `overflow`,
-    the words for a prompt above it; such a request takes nothing from the script.
-    `count` counts the tokens of a text, times `token_factor`. All of these are attributes that
-    a test may change between requests. `models` are the ids that it lists; it answers to any.
+    the words for a prompt above it (None: those of the format's own provider); such a request
+    takes nothing from the script.
+    `strict`: refuse, in the provider's words, what the provider refuses with a 400: calls and
+    results that are no pairs, empty texts, ids that it does not take, thinking that it never
+    signed, text that is no Unicode, and more (`strandline.testing.chat_rules` and its
+    siblings); such a request takes nothing from the script either. `signatures`: signatures
+    of thinking that count as the server's own.
+    `count` counts the tokens of a text, times `token_factor`. All of these but `signatures`
+    are attributes that a test may change between requests. `models` are the ids that it
+    lists; it answers to any.
 
-    `requests` has every call of ``/v1/chat/completions`` in the order of arrival,
-    `hung_up` counts clients that left before the end of an answer, `failures` has what the
-    script raised.
+    `requests` has every call of a model in the order of arrival, `refused` the words of every
+    refusal by `strict`, `hung_up` counts clients that left before the end of an answer,
+    `failures` has what the script raised.
     """
 
     def __init__(
@@ -69,32 +80,43 @@ class ScriptedModelServer:
         script: Script = (),
         *,
         context_window: int | None = None,
-        overflow: OverflowStyle = "openai",
+        overflow: OverflowStyle | None = None,
+        strict: bool = True,
+        signatures: Iterable[str] = (),
         count: Callable[[str], int] = chars_over_four,
         token_factor: float = 1.0,
         models: Sequence[str] = ("scripted",),
     ) -> None:
         self.script = script
         self.context_window = context_window
-        self.overflow: OverflowStyle = overflow
+        self.overflow: OverflowStyle | None = overflow
+        self.strict = strict
         self.count = count
         self.token_factor = token_factor
         self.models = models
         self.requests: list[RecordedRequest] = []
+        self.refused: list[str] = []
         self.hung_up = 0
         self.failures: list[BaseException] = []
         self.closing = Event()
         self._lock = Lock()
         self._step = 0
-        self._cache = PromptCache()
-        self._http = _HttpServer(self)
+        own = list(signatures)
+        self._issued = {wire.NAME: Issued(own) for wire in WIRES}
+        self._caches = {wire.NAME: cache_of(wire.CACHE) for wire in WIRES}
+        self._http = ModelHttpServer(self)
         self._thread = Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
     @property
+    def root_url(self) -> str:
+        """Where clients of Anthropic and Gemini connect: ``http://127.0.0.1:PORT``."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
     def base_url(self) -> str:
-        """Where clients connect: ``http://127.0.0.1:PORT/v1``."""
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
+        """Where clients of OpenAI connect: ``http://127.0.0.1:PORT/v1``."""
+        return f"{self.root_url}/v1"
 
     def __enter__(self) -> Self:
         return self
@@ -121,45 +143,74 @@ class ScriptedModelServer:
 
     def answer(self, request: RecordedRequest) -> tuple[Reply, Envelope]:
         """Record a request and decide what is answered. For the handler, and for tests
-        without a socket.
+        without a socket. Raises `LookupError` for a path that is none of a model's.
         """
+        wire = find_wire(request.path)
+        if wire is None:
+            raise LookupError(f"{request.path} is no address of a model")
         with self._lock:
             self.requests.append(request)
             number = len(self.requests)
-        model = str(request.body.get("model", ""))
-        prompt = chat_wire.prompt_text(request.body)
-        prompt_tokens = self.tokens(prompt)
-        refusal = self._overflow_refusal(prompt_tokens)
-        reply = refusal or self._scripted(request)
+        blocks = wire.prompt_blocks(request.body)
+        prompt_tokens = self.tokens(prompt_of(blocks))
+        refusal = self._refusal(wire, request, number) or self._overflow(wire, prompt_tokens)
+        reply = refusal or self._scripted(wire, request)
         answered = refusal is None and reply.status == 200
-        cached = self._cached_tokens(model, prompt) if answered else 0
-        usage = chat_wire.usage_object(prompt_tokens, cached, self.tokens(reply.output))
-        return reply, Envelope(f"chatcmpl-{number:08d}", model, usage)
+        model = model_of(request)
+        use = self._cache_use(wire, model, blocks) if answered else CacheUse()
+        usage = self._usage(reply, prompt_tokens, use)
+        signature = reply.signed(wire.NAME)
+        if answered:
+            with self._lock:
+                self._issued[wire.NAME].note(reply, number, signature)
+        return reply, Envelope(number, model, usage, request.body, signature)
 
     def tokens(self, text: str) -> int:
         """The tokens of a text as this server counts them."""
         # Rounded first: 1.1 * 10 is a little more than 11.
         return math.ceil(round(self.count(text) * self.token_factor, 6))
 
-    def _overflow_refusal(self, prompt_tokens: int) -> Reply | None:
+    def _refusal(self, wire: Wire, request: RecordedRequest, number: int) -> Reply | None:
+        if not self.strict:
+            return None
+        if _is_unicode(request.body):
+            with self._lock:
+                problem = wire.broken_rule(request, self._issued[wire.NAME])
+        else:
+            problem = Problem(message=wire.NOT_JSON)
+        if problem is None:
+            return None
+        with self._lock:
+            self.refused.append(problem.message)
+        return Reply(status=problem.status, error=wire.error_body(problem, number))
+
+    def _overflow(self, wire: Wire, prompt_tokens: int) -> Reply | None:
         if self.context_window is None or prompt_tokens <= self.context_window:
             return None
-        return chat_wire.overflow_reply(self.overflow, prompt_tokens, self.context_window)
+        return overflow_reply(self.overflow or wire.OVERFLOW, prompt_tokens, self.context_window)
 
-    def _cached_tokens(self, model: str, prompt: str) -> int:
+    def _usage(self, reply: Reply, prompt_tokens: int, use: CacheUse) -> Usage:
+        return Usage(
+            prompt_tokens=prompt_tokens,
+            output_tokens=self.tokens(reply.output),
+            thinking_tokens=self.tokens(reply.thinking),
+            cached_tokens=use.read,
+            created_tokens=use.created,
+            created_1h_tokens=use.created_1h,
+        )
+
+    def _cache_use(self, wire: Wire, model: str, blocks: Sequence[Block]) -> CacheUse:
         with self._lock:
-            known = self._cache.common_prefix(model, prompt)
-            self._cache.remember(model, prompt)
-        return self._cache.credited(self.tokens(known))
+            return self._caches[wire.NAME].use(model, blocks, self.tokens)
 
-    def _scripted(self, request: RecordedRequest) -> Reply:
+    def _scripted(self, wire: Wire, request: RecordedRequest) -> Reply:
         if callable(self.script):
             return self.script(request)
         with self._lock:
             step, self._step = self._step, self._step + 1
         if step < len(self.script):
             return self.script[step]
-        heard = len(chat_wire.last_user_text(request.body))
+        heard = len(wire.last_user_text(request.body))
         return Reply(f"I heard {heard} characters.")
 
     def failed(self, error: BaseException) -> None:
@@ -173,146 +224,10 @@ class ScriptedModelServer:
             self.hung_up += not self.closing.is_set()
 
 
-class _HttpServer(ThreadingHTTPServer):
-    """A thread for each connection; all of them are waited for when it is closed."""
-
-    daemon_threads = False
-    request_queue_size = 128
-
-    def __init__(self, owner: ScriptedModelServer) -> None:
-        self.owner = owner
-        self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self) -> None:
-        """Wake every thread that waits for its client."""
-        for connection in list(self._connections):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # it went by itself in this moment
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - inherited
-        error = sys.exception()
-        if error is not None and not isinstance(error, ConnectionError):
-            self.owner.failed(error)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Reads requests of one connection and sends what the server decides."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _HttpServer
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Say nothing: `requests` is the log."""
-
-    def do_GET(self) -> None:
-        if self.path == "/v1/models":
-            self._send_json(200, chat_wire.model_list(self.server.owner.models))
-        else:
-            self._send_json(404, chat_wire.error_object(404))
-
-    def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path != "/v1/chat/completions":
-            self._send_json(404, chat_wire.error_object(404))
-            return
-        try:
-            body = json.loads(raw)
-        except ValueError:
-            body = None
-        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            message = "the body is not a JSON object with a list of messages"
-            self._send_json(400, chat_wire.error_object(400, message))
-            return
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        try:
-            self._answer(RecordedRequest(self.path, headers, body))
-        except ConnectionError:
-            self.close_connection = True
-            self.server.owner.client_left()
-
-    def _answer(self, request: RecordedRequest) -> None:
-        try:
-            reply, envelope = self.server.owner.answer(request)
-        except Exception as error:  # noqa: BLE001 - a script is anybody's code
-            self.server.owner.failed(error)
-            self._send_json(500, chat_wire.error_object(500, "the script failed"))
-            return
-        if reply.status != 200:
-            self._send_error(reply)
-        elif request.body.get("stream"):
-            options = request.body.get("stream_options") or {}
-            wanted = bool(options.get("include_usage"))
-            self._stream(reply, chat_wire.stream_payloads(reply, envelope, include_usage=wanted))
-        else:
-            self._send_whole(reply, json.dumps(chat_wire.completion(reply, envelope)).encode())
-
-    def _send_error(self, reply: Reply) -> None:
-        wait_s = reply.retry_after_s
-        headers = {} if wait_s is None else {"Retry-After": f"{wait_s:g}"}
-        error = reply.error or chat_wire.error_object(reply.status)
-        self._send_json(reply.status, error, headers)
-
-    def _send_whole(self, reply: Reply, body: bytes) -> None:
-        if reply.stall_after is not None:
-            self._pause(reply.stall_s)
-        if reply.disconnect_after == 0:
-            self.close_connection = True
-            return
-        if reply.truncate_after is not None:
-            body = body[: len(body) // 2]
-        self._send_head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
-        if reply.disconnect_after is not None:
-            self.close_connection = True
-            body = body[: len(body) // 2]
-        self.wfile.write(body)
-
-    def _stream(self, reply: Reply, payloads: Iterable[str]) -> None:
-        for number, payload in enumerate(payloads):
-            self._pause(reply.delay_s if number else 0)
-            if number == reply.stall_after:
-                self._pause(reply.stall_s)
-            if number == reply.disconnect_after:
-                self.close_connection = True
-                return
-            if number == 0:
-                kind = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
-                self._send_head(200, kind)
-            if number == reply.truncate_after:
-                self._send_event(payload[: len(payload) // 2])
-                break
-            self._send_event(payload)
-        self.wfile.write(b"0\r\n\r\n")
-
-    def _send_event(self, payload: str) -> None:
-        event = f"data: {payload}\n\n".encode()
-        self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
-
-    def _send_json(
-        self, status: int, body: JsonObject, headers: Mapping[str, str] | None = None
-    ) -> None:
-        data = json.dumps(body).encode()
-        length = {"Content-Type": "application/json", "Content-Length": str(len(data))}
-        self._send_head(status, {**length, **(headers or {})})
-        self.wfile.write(data)
-
-    def _send_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def _pause(self, seconds: float) -> None:
-        if seconds and self.server.owner.closing.wait(seconds):
-            raise ConnectionAbortedError("the server is closing")
+def _is_unicode(body: JsonObject) -> bool:
+    """Whether no text in it has half of a character (a lone surrogate)."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
