@@ -248,6 +248,7 @@ class _Draft:
             previous_summary=self._previous(),
             instructions=instructions,
             split_turn=self.cut > self.first and self.cut not in turn_starts(self.said),
+            tells_request=not opening,
         )
 
     def _previous(self) -> str | None:

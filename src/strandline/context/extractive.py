@@ -122,6 +122,7 @@ class _Told:
         self._counter = counter
         self._max_tokens = request.max_tokens
         self._split_turn = request.split_turn
+        self._tells_request = request.tells_request
         self._messages = request.messages
         self._previous = parse_sections(request.previous_summary or "")
         self._previous.pop(FILES, None)
@@ -151,6 +152,8 @@ class _Told:
 
     def open_request(self) -> Iterator[str]:
         """The newest request, unless it was answered; else the one from before."""
+        if not self._tells_request:
+            return
         if self._turns and self._turns[-1][1] is None:
             text = _text(self._messages[self._turns[-1][0]])
             room = int(self._max_tokens * SHARES[OPEN_REQUEST] * 0.8)

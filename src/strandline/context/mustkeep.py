@@ -72,6 +72,8 @@ def _open_request(
     request: SummaryRequest, previous: Sections, counter: TokenCounter
 ) -> Iterator[Must]:
     """The newest request unless it was answered; the one from before, if nothing came since."""
+    if not request.tells_request:
+        return
     turns = requests_and_answers(request.messages)
     if turns and turns[-1][1] is None:
         room = int(request.max_tokens * REQUEST_SHARE)

@@ -20,7 +20,8 @@ class SummaryRequest:
     `messages` are in order, oldest first; `previous_summary` is to be updated, not
     summarised again; `instructions` are the person's own words (`/compact …`);
     `max_tokens` bounds the answer. `split_turn` says that the messages end inside a
-    turn whose rest is kept.
+    turn whose rest is kept. Without `tells_request` the open request is not told: it stands
+    beside the summary in the person's own words.
     """
 
     messages: Sequence[Message]
@@ -28,6 +29,7 @@ class SummaryRequest:
     previous_summary: str | None = None
     instructions: str | None = None
     split_turn: bool = False
+    tells_request: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ CODES = frozenset(
         "context_length_exceeded",  # OpenAI, Azure, Groq
         "exceed_context_size_error",  # llama.cpp
         "model_context_window_exceeded",  # z.ai, as code and as finish reason
-        "string_above_max_length",  # OpenAI: one part of a message above 10 MiB
         "request_too_large",  # Anthropic: the body above 32 MB
         "contextwindowexceedederror",  # LiteLLM
     }
@@ -29,6 +28,8 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
     ("Bedrock", r"input is too long|exceeds the max input token limit|too many input tokens\."),
     ("OpenAI", r"exceeds? (?:the|this model's|the model's) context (?:window|length|size)"),
     ("OpenAI", r"input tokens exceed the configured limit"),
+    # One part of a message above 10 MiB; ids that are too long are told in the same words.
+    ("OpenAI", r"string with maximum length \d{7,}"),
     ("OpenAI", r"ran out of room in the model's context window"),
     ("OpenAI, DeepSeek, vLLM, SGLang, OpenRouter", r"maximum context length"),
     ("Gemini", r"input token count.{0,40}exceeds the maximum number of tokens"),

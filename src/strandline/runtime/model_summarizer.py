@@ -197,7 +197,7 @@ class _Work:
         wish = part.instructions and shorten_text(
             part.instructions, self._output // 2, self._counter
         )
-        system = summary_system_prompt(self._output)
+        system = summary_system_prompt(self._output, tells_request=part.tells_request)
         question = summary_question(part, previous=previous, instructions=wish)
         size = self._counter.count(system) + self._counter.count(question)
         return _Call(system, question, size + 2 * MESSAGE_OVERHEAD_TOKENS, self._output)

@@ -61,9 +61,10 @@ _BEGUN = (
 _ASK = "Write the summary now."
 
 
-def summary_system_prompt(max_tokens: int) -> str:
+def summary_system_prompt(max_tokens: int, *, tells_request: bool = True) -> str:
     """The system prompt: the sections and how to fill them."""
-    sections = "\n".join(f"## {title}\n{_HOLDS[title]}" for title in SECTIONS)
+    titles = [title for title in SECTIONS if tells_request or title != OPEN_REQUEST]
+    sections = "\n".join(f"## {title}\n{_HOLDS[title]}" for title in titles)
     return _SYSTEM.format(sections=sections, done=DONE, limit=max_tokens)
 
 
