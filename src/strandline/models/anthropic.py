@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Unpack
 
-from strandline.clock import Clock
 from strandline.models.anthropic_answer import Answer
 from strandline.models.anthropic_wire import request_body
 from strandline.models.failures import Failures
-from strandline.models.http import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, HttpModel, usable_address
+from strandline.models.http import HttpModel, HttpOptions, usable_address
 from strandline.runtime.model import ModelInfo, ModelRequest
 
 API = "anthropic-messages"
@@ -63,22 +63,5 @@ class AnthropicDialect:
 class AnthropicModel(HttpModel):
     """`HttpModel` for Messages, with a base URL like ``https://api.anthropic.com``."""
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str = "",
-        *,
-        clock: Clock,
-        headers: Mapping[str, str] | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-    ) -> None:
-        super().__init__(
-            base_url,
-            api_key,
-            AnthropicDialect.of_base(base_url),
-            clock=clock,
-            headers=headers,
-            connect_timeout_s=connect_timeout_s,
-            idle_timeout_s=idle_timeout_s,
-        )
+    def __init__(self, base_url: str, api_key: str = "", **options: Unpack[HttpOptions]) -> None:
+        super().__init__(base_url, api_key, AnthropicDialect.of_base(base_url), **options)

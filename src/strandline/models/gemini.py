@@ -7,13 +7,13 @@ Source: spec 4, Models.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 from urllib.parse import quote
 
-from strandline.clock import Clock
 from strandline.models.failures import Failures
 from strandline.models.gemini_answer import GeminiAnswer
 from strandline.models.gemini_wire import request_body
-from strandline.models.http import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, HttpModel
+from strandline.models.http import HttpModel, HttpOptions
 from strandline.models.surrogates import whole_text
 from strandline.runtime.model import ModelInfo, ModelRequest
 
@@ -45,22 +45,5 @@ class GeminiDialect:
 class GeminiModel(HttpModel):
     """`HttpModel` for Gemini's own format."""
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str = "",
-        *,
-        clock: Clock,
-        headers: Mapping[str, str] | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-    ) -> None:
-        super().__init__(
-            base_url,
-            api_key,
-            GeminiDialect(),
-            clock=clock,
-            headers=headers,
-            connect_timeout_s=connect_timeout_s,
-            idle_timeout_s=idle_timeout_s,
-        )
+    def __init__(self, base_url: str, api_key: str = "", **options: Unpack[HttpOptions]) -> None:
+        super().__init__(base_url, api_key, GeminiDialect(), **options)

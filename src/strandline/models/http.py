@@ -13,7 +13,7 @@ import email.utils
 import ipaddress
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Required, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from strandline.clock import Clock
@@ -74,6 +74,15 @@ class Dialect(Protocol):
     def answer(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> Answer:
         """A new reader of an answer; `timestamp_ms` becomes the message's."""
         ...
+
+
+class HttpOptions(TypedDict, total=False):
+    """What every `HttpModel` takes beside its address and key; see there."""
+
+    clock: Required[Clock]
+    headers: Mapping[str, str]
+    connect_timeout_s: float
+    idle_timeout_s: float
 
 
 class HttpModel:

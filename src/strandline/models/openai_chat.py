@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Unpack
 
-from strandline.clock import Clock
 from strandline.errors import ConfigError
 from strandline.models.failures import Failures
-from strandline.models.http import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, HttpModel, usable_address
+from strandline.models.http import HttpModel, HttpOptions, usable_address
 from strandline.models.openai_chat_answer import Answer
 from strandline.models.openai_chat_wire import ServerTraits, request_body
 from strandline.runtime.model import ModelInfo, ModelRequest
@@ -58,24 +58,12 @@ class OpenAIChatModel(HttpModel):
         base_url: str,
         api_key: str = "",
         *,
-        clock: Clock,
         traits: ServerTraits | None = None,
-        headers: Mapping[str, str] | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        **options: Unpack[HttpOptions],
     ) -> None:
-        host = usable_address(base_url).hostname or ""
-        traits = traits or ServerTraits.of_host(host)
+        traits = traits or ServerTraits.of_host(usable_address(base_url).hostname or "")
         _require_json(traits.extra_body)
-        super().__init__(
-            base_url,
-            api_key,
-            ChatDialect(traits),
-            clock=clock,
-            headers=headers,
-            connect_timeout_s=connect_timeout_s,
-            idle_timeout_s=idle_timeout_s,
-        )
+        super().__init__(base_url, api_key, ChatDialect(traits), **options)
 
 
 def _require_json(extra_body: Mapping[str, object]) -> None:

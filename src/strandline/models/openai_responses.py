@@ -6,10 +6,10 @@ Source: spec 4, Models and A turn.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
-from strandline.clock import Clock
 from strandline.models.failures import Failures
-from strandline.models.http import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, HttpModel
+from strandline.models.http import HttpModel, HttpOptions
 from strandline.models.openai_responses_answer import Answer
 from strandline.models.openai_responses_wire import request_body
 from strandline.runtime.model import ModelInfo, ModelRequest
@@ -42,22 +42,5 @@ class ResponsesDialect:
 class OpenAIResponsesModel(HttpModel):
     """`HttpModel` for the Responses API."""
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str = "",
-        *,
-        clock: Clock,
-        headers: Mapping[str, str] | None = None,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        idle_timeout_s: float = IDLE_TIMEOUT_S,
-    ) -> None:
-        super().__init__(
-            base_url,
-            api_key,
-            ResponsesDialect(),
-            clock=clock,
-            headers=headers,
-            connect_timeout_s=connect_timeout_s,
-            idle_timeout_s=idle_timeout_s,
-        )
+    def __init__(self, base_url: str, api_key: str = "", **options: Unpack[HttpOptions]) -> None:
+        super().__init__(base_url, api_key, ResponsesDialect(), **options)

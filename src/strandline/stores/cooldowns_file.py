@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from strandline.errors import StoreError, StoreWriteFailed
 from strandline.stores.disk import Disk, DiskFile, RealDisk
+from strandline.stores.whole_file import backing_off, replace_whole
 from strandline.transcript.messages import JsonObject
 
 VERSION = 1
@@ -94,25 +95,7 @@ class CooldownsFile:
     def _replace(self, records: Records) -> None:
         """Write a new file and put it in the place of the old one. The lock must be held."""
         text = json.dumps({"version": VERSION, "models": records}, indent=2)
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        if self._disk.exists(temporary):  # of a process that died here
-            self._disk.remove(temporary)
-        try:
-            self._write_new(temporary, text.encode())
-            self._disk.replace(temporary, self.path)
-        except OSError:
-            with suppress(OSError):
-                self._disk.remove(temporary)
-            raise
-
-    def _write_new(self, path: Path, content: bytes) -> None:
-        file = self._disk.create(path)
-        try:
-            while content:
-                content = content[file.append(content) :]
-            file.sync()
-        finally:
-            file.close()
+        replace_whole(self._disk, self.path, text.encode())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -126,16 +109,13 @@ class CooldownsFile:
             lock.close()
 
     def _wait_for(self, lock: DiskFile) -> None:
-        waited_s, pause_s = 0.0, 0.001
-        while not lock.lock(wait=False):
-            if waited_s * 1000 >= self._lock_timeout_ms:
-                raise StoreError(
-                    f"{self.path} is held by another Strandline process",
-                    remedy="wait until it is done, or stop it",
-                )
-            self._pause(pause_s)
-            waited_s += pause_s
-            pause_s = min(pause_s * 2, 0.05)
+        for _ in backing_off(self._pause, self._lock_timeout_ms):
+            if lock.lock(wait=False):
+                return
+        raise StoreError(
+            f"{self.path} is held by another Strandline process",
+            remedy="wait until it is done, or stop it",
+        )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

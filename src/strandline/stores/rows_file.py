@@ -15,7 +15,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from strandline.stores.foreign_lock import foreign_holder
 from strandline.stores.rows_json import decoded_rows, encoded_rows
 from strandline.stores.rows_memory import require_expected
 from strandline.stores.rows_rebuild import Rebuilt, agent_of, find_transcripts, rebuild
+from strandline.stores.whole_file import backing_off, replace_whole, write_new
 
 LOCK_SUFFIX = ".flock"
 """Of our lock file, which stays. Never ``.lock``: OpenClaw takes that name for its own."""
@@ -192,7 +193,7 @@ class RowsFile:
             while self._disk.exists(aside):
                 number += 1
                 aside = self.path.with_name(f"{base}-{number}")
-            self._write_new(aside, content)
+            write_new(self._disk, aside, content)
         return aside
 
     # -- writing -----------------------------------------------------------------------
@@ -200,28 +201,9 @@ class RowsFile:
     def _replace(self, entries: builtins.dict[str, Any]) -> None:
         """Put a file with these entries in the place of the old one. The lock must be held."""
         content = encoded_rows(entries)
-        temporary = self.path.with_name(self.path.name + ".strandline.tmp")
         with self._writing():
-            if self._disk.exists(temporary):  # of a process that died here
-                self._disk.remove(temporary)
-            self._write_new(temporary, content)
-            self._disk.replace(temporary, self.path)
+            replace_whole(self._disk, self.path, content)
         self._last = _Snapshot(content, entries)
-
-    def _write_new(self, path: Path, content: bytes) -> None:
-        file = self._disk.create(path)
-        try:
-            written = 0
-            while written < len(content):
-                written += file.append(content[written:])
-            file.sync()
-        except OSError:
-            with suppress(OSError):
-                self._disk.remove(path)
-            raise
-        finally:
-            file.close()
-        self._disk.sync_folder(path.parent)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -256,24 +238,21 @@ class RowsFile:
 
     def _wait_for(self, lock: DiskFile) -> None:
         foreign = self.path.with_name(self.path.name + ".lock")
-        waited_s, pause_s = 0.0, 0.001
-        while True:
-            holder: str | None = "another Strandline process"
+        holder: str | None = None
+        for _ in backing_off(self._pause, self._lock_timeout_ms):
             with self._writing():
                 if lock.lock(wait=False):
                     holder = foreign_holder(foreign, self._clock.now_ms())
                     if holder is None:
                         return
                     lock.unlock()
-            if waited_s * 1000 >= self._lock_timeout_ms:
-                raise SessionBusy(
-                    f"{self.path} is held by {holder}",
-                    holder=holder or "",
-                    remedy="wait until it is done, or stop it",
-                )
-            self._pause(pause_s)
-            waited_s += pause_s
-            pause_s = min(pause_s * 2, 0.05)
+                else:
+                    holder = "another Strandline process"
+        raise SessionBusy(
+            f"{self.path} is held by {holder}",
+            holder=holder or "",
+            remedy="wait until it is done, or stop it",
+        )
 
     # -- telling -----------------------------------------------------------------------
 
