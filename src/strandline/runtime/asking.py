@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from strandline.context.view import View
-from strandline.errors import ModelError
+from strandline.errors import ContextOverflow, ModelError
 from strandline.runtime.agent import Agent, Backend
 from strandline.runtime.events import (
     AskedAgain,
@@ -23,6 +23,7 @@ from strandline.runtime.events import (
     ReplyText,
     ThinkingText,
 )
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import Fitting
 from strandline.runtime.model import (
     Failed,
@@ -56,7 +57,7 @@ class Asking:
     thinking: ThinkingLevel = "off"
     fitting: Fitting = field(init=False)
     _left: list[Backend] = field(init=False)
-    _first_error: ModelError | None = None
+    _first_error: ModelError | ContextOverflow | None = None
     _bare: bool = False
 
     def __post_init__(self) -> None:
@@ -72,11 +73,23 @@ class Asking:
         """The answer to the context as it stands. Raises `ModelError`, `ContextOverflow`."""
         attempt = 1
         while True:
-            view = await self.fitting.view_to_send()
+            try:
+                view = await self.fitting.view_to_send()
+            except ContextOverflow as error:
+                await self._ask_another_instead(error)
+                attempt = 1
+                continue
             outcome = await self._ask(view)
             if isinstance(outcome, Finished):
+                self.fitting.answered()
                 return outcome.message
             attempt = await self._after_failure(outcome, view, attempt)
+
+    async def _ask_another_instead(self, error: ContextOverflow) -> None:
+        """The next model may have the room that this one has not; raises where there is none."""
+        if not self._left or self.agent.compaction.effective_mode == "error":
+            raise self._told(error) from error
+        await self._fall_back(error)
 
     async def _after_failure(self, failed: Failed, view: View, attempt: int) -> int:
         """Make another try possible and say which it is; or raise, with what came kept."""
@@ -84,7 +97,7 @@ class Asking:
         if error.kind == "overflow" and await self.fitting.after_overflow(error, view):
             self._discard(failed)
             return attempt
-        if error.kind == "refused" and not self._bare and _thoughts_in(view):
+        if error.kind == "refused" and not self._bare and self._thoughts_in(view):
             # A signature that is not accepted any more (another key, a provider's change) would
             # be refused for ever; without thoughts the same conversation is fine (B1).
             self._bare = True
@@ -107,8 +120,9 @@ class Asking:
         if failed.partial is not None:
             self.listener(ReplyDiscarded())
 
-    async def _fall_back(self, error: ModelError) -> None:
+    async def _fall_back(self, error: ModelError | ContextOverflow) -> None:
         self._first_error = self._first_error or error
+        self._bare = False
         compactions = self.fitting.compactions
         self.fitting = self.fit(self._left.pop(0))
         self.fitting.compactions = compactions
@@ -118,15 +132,18 @@ class Asking:
     async def _give_up(self, failed: Failed) -> None:
         if failed.partial is not None and text_of(failed.partial):
             kept = {**failed.partial, "stopReason": "error", "errorMessage": failed.error.what}
-            await asyncio.to_thread(self.keep, kept)
+            await to_the_end(asyncio.to_thread(self.keep, kept))
 
-    def _told(self, error: ModelError) -> ModelError:
+    def _told(self, error: ModelError | ContextOverflow) -> ModelError | ContextOverflow:
         """The error to raise: the first model's, which is the one that was meant."""
         first = self._first_error
-        if first is None:
+        if first is None or (isinstance(error, ModelError) and error.kind == "aborted"):
             return error
+        what = f"{first.what} (and the fallbacks failed too, the last with: {error.what})"
+        if isinstance(first, ContextOverflow):
+            return ContextOverflow(what, remedy=first.remedy)
         return ModelError(
-            f"{first.what} (and the fallbacks failed too, the last with: {error.what})",
+            what,
             kind=first.kind,
             remedy=first.remedy,
             prompt_tokens=first.prompt_tokens,
@@ -146,12 +163,14 @@ class Asking:
                         return event
                     self._tell(event, came)
         except asyncio.CancelledError:
-            await asyncio.shield(self._keep_aborted("".join(came), info))
+            await to_the_end(self._keep_aborted("".join(came), info))
             raise
-        raise ModelError(
-            f"{info.ref} ended its stream without an answer",
-            kind="network",
-            remedy="try again; if it goes on, report the adapter",
+        return Failed(
+            ModelError(
+                f"{info.ref} ended its stream without an answer",
+                kind="network",
+                remedy="try again; if it goes on, report the adapter",
+            )
         )
 
     def _request(self, view: View, info: ModelInfo) -> ModelRequest:
@@ -163,6 +182,16 @@ class Asking:
             self.fitting.budget.answer_tokens(view.tokens, info.max_output_tokens),
             tools,
             self.thinking if info.reasoning else "off",
+        )
+
+    def _thoughts_in(self, view: View) -> bool:
+        """Whether the model is shown thoughts of its own; those of others never leave."""
+        info = self.backend.info
+        own = (info.api, info.provider, info.id)
+        return any(
+            (said.get("api"), said.get("provider"), said.get("model")) == own
+            and _without_thoughts(said) is not said
+            for said in (each.message for each in view.messages)
         )
 
     def _tell(self, event: ModelEvent, came: list[str]) -> None:
@@ -187,16 +216,21 @@ class Asking:
             await asyncio.to_thread(self.keep, answer)
 
 
-def _thoughts_in(view: View) -> bool:
-    return any(_without_thoughts(said.message) is not said.message for said in view.messages)
+_SIGNATURES = frozenset({"thoughtSignature", "textSignature"})
+"""What providers put on a text or call that they thought about; it stands or falls with the
+thought."""
 
 
 def _without_thoughts(message: Message) -> Message:
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list):
         return message
-    spoken = [block for block in content if block.get("type") != "thinking"]
-    return message if len(spoken) == len(content) else {**message, "content": spoken}
+    spoken = [
+        {key: value for key, value in block.items() if key not in _SIGNATURES}
+        for block in content
+        if block.get("type") != "thinking"
+    ]
+    return message if spoken == content else {**message, "content": spoken}
 
 
 def text_of(message: Message) -> str:

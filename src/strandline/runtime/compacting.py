@@ -9,13 +9,14 @@ making; who needs one joins it. Source: spec 3, Budget and compaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 
 from strandline.context.budget import Budget
 from strandline.context.compaction import CompactionPlan, NoCompaction, plan_compaction
-from strandline.context.summarize import Summary
-from strandline.errors import CompactionRefused
+from strandline.context.summarize import Summary, SummaryRequest
+from strandline.errors import CompactionRefused, SessionBusy, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import (
     CompactionReceipt,
@@ -23,11 +24,15 @@ from strandline.runtime.events import (
     CompactionTrigger,
     Listener,
     Notice,
+    TurnEvent,
 )
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.hooks import BeforeCompact, Cancel, Supply, ask_hooks
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.session import Session
+
+Lane = Callable[[], AbstractAsyncContextManager[None]]
 
 CHOSEN_BY_HOOK = "hook"
 """The summariser of a summary that a hook supplied."""
@@ -35,19 +40,40 @@ CHOSEN_BY_HOOK = "hook"
 
 @dataclass
 class PendingCompaction:
-    """A compaction in the making: planned, its summary being written, not yet appended."""
+    """A compaction in the making: planned, its summary being written, not yet appended.
+
+    `listeners` heard that it was begun, and will hear how it ends: a receipt or a notice.
+    `given_up` says why it will not be appended.
+    """
 
     trigger: CompactionTrigger
     plan: CompactionPlan
     budget: Budget
-    writing: asyncio.Task[tuple[Summary, JsonObject]]
+    listeners: list[Listener] = field(default_factory=list)
     waiting: int = 0
     receipt: CompactionReceipt | None = None
+    given_up: str | None = None
+    writing: asyncio.Task[tuple[Summary, JsonObject]] = field(init=False)
 
     @property
-    def planned(self) -> list[str]:
-        """The entries of the context that was planned for, in order."""
-        return [*self.plan.summarised, *self.plan.kept]
+    def planned(self) -> set[str]:
+        """The entries of the context that was planned for."""
+        return {*self.plan.summarised, *self.plan.kept}
+
+    def begun(self, listener: Listener) -> None:
+        """Tell that it is being made, to one who will hear how it ends."""
+        self.listeners.append(listener)
+        listener(CompactionStarted(self.trigger))
+
+    def tell(self, event: TurnEvent) -> None:
+        """Tell all who heard that it was begun."""
+        for listener in self.listeners:
+            listener(event)
+
+    def ended(self, event: TurnEvent) -> None:
+        """Tell how it ended, once."""
+        self.tell(event)
+        self.listeners.clear()
 
 
 class Compactor:
@@ -71,8 +97,7 @@ class Compactor:
         appends nothing. Raises `CompactionRefused` where it would not help, with the reason.
         """
         pending = await self.begin(budget, trigger, listener, instructions)
-        await self.summarised(pending)
-        return await self.commit(pending, listener)
+        return await self.finish(pending, listener)
 
     async def begin(
         self,
@@ -83,49 +108,86 @@ class Compactor:
     ) -> PendingCompaction:
         """Plan a compaction and let its summary be written; or join the one in the making.
 
-        Raises `CompactionRefused`.
+        `listener` hears `CompactionStarted`, and in any case how it ends: the receipt, or a
+        notice with the reason. Raises `CompactionRefused`.
         """
         items = await asyncio.to_thread(self._items)
         current = self._pending
         if current is not None and instructions is None and _still_holds(current, items):
+            current.begun(listener)
             return current
         if current is not None:
-            current.writing.cancel()
+            self._give_up(current, "another one took its place")
         plan = await asyncio.to_thread(self.plan, budget, trigger, instructions)
-        listener(CompactionStarted(trigger))
-        writing = asyncio.create_task(self._write(plan, trigger, listener, instructions))
-        writing.add_done_callback(_retrieved)
-        self._pending = PendingCompaction(trigger, plan, budget, writing)
-        return self._pending
+        pending = PendingCompaction(trigger, plan, budget)
+        pending.begun(listener)
+        pending.writing = asyncio.create_task(self._write(pending, instructions))
+        pending.writing.add_done_callback(lambda _: self._written(pending))
+        self._pending = pending
+        return pending
+
+    async def finish(
+        self, pending: PendingCompaction, listener: Listener, lane: Lane = nullcontext
+    ) -> CompactionReceipt:
+        """Wait for the summary and append it.
+
+        `lane` takes the session's lane for the appending; by default the caller holds it.
+        Raises what the summariser raised, and `CompactionRefused`, `SessionBusy`.
+        """
+        await self.summarised(pending)
+        try:
+            async with lane():
+                return await self.commit(pending, listener)
+        except asyncio.CancelledError:
+            if pending.receipt is None and not pending.waiting:
+                self._give_up(pending, "it was stopped")
+            raise
+        except SessionBusy as busy:  # the summary waits for the next who needs it
+            pending.ended(_refusal(pending, str(busy)))
+            raise
 
     async def summarised(self, pending: PendingCompaction) -> None:
-        """Wait for the summary. When the last who waits is cancelled, so is the summary."""
+        """Wait for the summary. When the last who waits is cancelled, so is the summary.
+
+        Raises what the summariser raised, and `CompactionRefused` where it was given up.
+        """
         pending.waiting += 1
         try:
-            await asyncio.shield(pending.writing)
-        except BaseException:
+            await asyncio.wait([pending.writing])
+        except asyncio.CancelledError:
             if pending.waiting == 1:
-                pending.writing.cancel()
-                self._forget(pending)
+                self._give_up(pending, "it was stopped")
             raise
         finally:
             pending.waiting -= 1
+        _require_written(pending)
 
     async def commit(self, pending: PendingCompaction, listener: Listener) -> CompactionReceipt:
         """Append the entry of a summary that is written; the caller holds the lane.
 
-        Done already by another who waited, it is the same receipt. Raises
-        `CompactionRefused` where the conversation has moved to where the plan does not hold.
+        `listener` hears of it, as do those who heard of the beginning. Done already by
+        another who waited, it is the same receipt. Raises `CompactionRefused` where the
+        conversation has moved to where the plan does not hold.
         """
-        if pending.receipt is None:
-            summary, details = pending.writing.result()
-            self._forget(pending)
+        if pending.receipt is not None:
+            return pending.receipt
+        if listener not in pending.listeners:
+            pending.listeners.append(listener)
+        return await to_the_end(self._commit(pending))
+
+    async def _commit(self, pending: PendingCompaction) -> CompactionReceipt:
+        summary, details = _require_written(pending)
+        self._forget(pending)
+        try:
             receipt = await asyncio.to_thread(self._append, pending, summary, details)
-            pending.receipt = receipt
-            for note in summary.notes:
-                listener(Notice(note))
-            listener(receipt)
-        return pending.receipt
+        except Exception as error:
+            pending.ended(_refusal(pending, str(error)))
+            raise
+        pending.receipt = receipt
+        for note in summary.notes:
+            pending.tell(Notice(note))
+        pending.ended(receipt)
+        return receipt
 
     def plan(
         self, budget: Budget, trigger: CompactionTrigger, instructions: str | None = None
@@ -149,8 +211,7 @@ class Compactor:
     def cancel(self) -> None:
         """Give up what is in the making; nothing was written."""
         if self._pending is not None:
-            self._pending.writing.cancel()
-            self._pending = None
+            self._give_up(self._pending, "it was stopped")
 
     def _items(self) -> Sequence[PathMessage]:
         return self._session.build_context().items
@@ -162,15 +223,12 @@ class Compactor:
         return details if isinstance(details, dict) else None
 
     async def _write(
-        self,
-        plan: CompactionPlan,
-        trigger: CompactionTrigger,
-        listener: Listener,
-        instructions: str | None,
+        self, pending: PendingCompaction, instructions: str | None
     ) -> tuple[Summary, JsonObject]:
-        event = BeforeCompact(self._session, trigger, plan, instructions)
+        plan = pending.plan
+        event = BeforeCompact(self._session, pending.trigger, plan, instructions)
         hooks = self.agent.hooks.session_before_compact
-        match await ask_hooks(hooks, event, lambda text: listener(Notice(text))):
+        match await ask_hooks(hooks, event, lambda text: pending.tell(Notice(text))):
             case Cancel(reason):
                 raise CompactionRefused(
                     f"nothing was compacted: a hook said {reason!r}",
@@ -179,7 +237,35 @@ class Compactor:
             case Supply(text, details):
                 return Summary(text, CHOSEN_BY_HOOK), details
             case None:
-                return await self.agent.summarizer.summarize(plan.request), {}
+                return await self._summary(plan.request), {}
+
+    async def _summary(self, request: SummaryRequest) -> Summary:
+        by = self.agent.summarizer
+        try:
+            return await by.summarize(request)
+        except StrandlineError:
+            raise
+        except Exception as error:  # anybody's code: the turn goes on without it
+            raise CompactionRefused(
+                f"nothing was compacted: the summariser {by.name} failed "
+                f"({type(error).__name__}: {error})",
+                remedy="use another summariser",
+            ) from error
+
+    def _written(self, pending: PendingCompaction) -> None:
+        """The summary is there, or will never be: who heard of the beginning hears of that."""
+        error = None if pending.writing.cancelled() else pending.writing.exception()
+        if pending.writing.cancelled():
+            self._give_up(pending, "it was stopped")
+        elif error is not None:
+            self._give_up(pending, str(error))
+
+    def _give_up(self, pending: PendingCompaction, why: str) -> None:
+        """Nothing of it will be written."""
+        self._forget(pending)
+        pending.given_up = pending.given_up or why
+        pending.writing.cancel()
+        pending.ended(_refusal(pending, why))
 
     def _append(
         self, pending: PendingCompaction, summary: Summary, details: JsonObject
@@ -246,12 +332,26 @@ def receipt_object(receipt: CompactionReceipt) -> JsonObject:
 
 
 def _still_holds(pending: PendingCompaction, items: Sequence[PathMessage]) -> bool:
-    """Whether the conversation still begins with what was planned for."""
+    """Whether the conversation still begins with what was planned for.
+
+    The plan has them in the order of the view, where a late result stands beside its call.
+    """
     planned = pending.planned
-    return [item.entry_id for item in items[: len(planned)]] == planned
+    return {item.entry_id for item in items[: len(planned)]} == planned
 
 
-def _retrieved(task: asyncio.Task[tuple[Summary, JsonObject]]) -> None:
-    """A failure that nobody waits for any more is no surprise to the event loop."""
-    if not task.cancelled():
-        task.exception()
+def _require_written(pending: PendingCompaction) -> tuple[Summary, JsonObject]:
+    """What was written. Raises what the summariser raised, `CompactionRefused` otherwise."""
+    writing = pending.writing
+    if writing.done() and not writing.cancelled() and writing.exception() is not None:
+        return writing.result()
+    if pending.given_up is not None or writing.cancelled():
+        raise CompactionRefused(
+            f"nothing was compacted: {pending.given_up or 'it was stopped'}",
+            remedy="compact again if the context is still too large",
+        )
+    return writing.result()
+
+
+def _refusal(pending: PendingCompaction, why: str) -> Notice:
+    return Notice(f"not compacted ({pending.trigger}): {why}")

@@ -46,6 +46,7 @@ class Fitting:
     scale: float = 1.0
     window: int | None = None
     overflows: int = 0
+    results_are_capped: bool = False
     compactions: list[CompactionReceipt] = field(default_factory=list)
 
     @property
@@ -83,10 +84,16 @@ class Fitting:
         if self.overflows + 1 >= MOST_OVERFLOWS:
             return False
         self.overflows += 1
+        # From the second on, and for the rest of the turn: what was sent once keeps its bytes.
+        self.results_are_capped = self.results_are_capped or self.overflows > 1
         self._learn(error, view)
         if self.overflows == 1 and self.agent.compaction.effective_mode == "auto":
             await self._compact_if_it_helps("overflow")
         return True
+
+    def answered(self) -> None:
+        """The model took the context: what it refuses next is another matter."""
+        self.overflows = 0
 
     def _scale_so_far(self) -> float:
         info = self.backend.info
@@ -114,7 +121,7 @@ class Fitting:
         return prepare(items, budget=self.budget, tokens=self.agent.tokens)
 
     def _assemble(self, limit: Limit) -> View:
-        cap = self.budget.tool_result_cap if self.overflows > 1 else None
+        cap = self.budget.tool_result_cap if self.results_are_capped else None
         return assemble(
             self.session.build_context().items,
             budget=self.budget,
@@ -127,9 +134,13 @@ class Fitting:
         try:
             if self.before_compaction is not None:
                 await self.before_compaction()
-            receipt = await self.compactor.compact(self.budget, trigger, self.listener)
+            pending = await self.compactor.begin(self.budget, trigger, self.listener)
         except StrandlineError as error:
             self.listener(Notice(f"not compacted ({trigger}): {error}"))
             return False
+        try:
+            receipt = await self.compactor.finish(pending, self.listener)
+        except StrandlineError:
+            return False  # its listeners were told
         self.compactions.append(receipt)
         return True

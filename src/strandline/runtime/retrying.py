@@ -36,7 +36,7 @@ def wait_ms(
     if error.kind not in RETRIED or attempt >= settings.attempts:
         return None
     if error.retry_after_s is not None:
-        asked_ms = int(error.retry_after_s * 1000)
-        return asked_ms if asked_ms <= settings.max_delay_ms else None
+        asked_ms = max(0.0, error.retry_after_s * 1000)
+        return int(asked_ms) if asked_ms <= settings.max_delay_ms else None
     doubled = settings.min_delay_ms * 2 ** min(attempt - 1, 20)
     return int(min(doubled, settings.max_delay_ms) * (0.75 + draw / 2))

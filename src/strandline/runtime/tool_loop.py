@@ -8,16 +8,19 @@ works. Source: spec 4, A turn (Tools).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.clock import Clock
 from strandline.runtime.events import Listener, ToolFinished, ToolStarted
+from strandline.runtime.finishing import cancellings, to_the_end
 from strandline.runtime.tools import Toolbox, ToolCall
 from strandline.transcript.messages import JsonObject, Message
 
 STOPPED = "(stopped by the person before it was done; its outcome is unknown)"
 NOT_RUN = "(not run: the person stopped the turn before)"
+CUT_OFF = "(not run: the answer reached its limit, and the call may have been cut off)"
 
 Append = Callable[[Message], str]
 
@@ -35,29 +38,34 @@ class ToolRun:
 
     async def run(self, calls: Sequence[JsonObject]) -> None:
         """Run the calls in order, appending each result. Cancelling leaves none open."""
-        for place, block in enumerate(calls):
-            try:
-                await self._run_one(block)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._close(calls[place:]))
-                raise
+        left, running, asked_to_stop = deque(calls), False, cancellings()
+        try:
+            while left:
+                running = True
+                result = await self._result_of(left[0])
+                left.popleft()
+                running = False
+                await to_the_end(asyncio.to_thread(self.append, result))
+                call_id, name = result["toolCallId"], result["toolName"]
+                self.listener(ToolFinished(call_id, name, result["isError"], result))
+                _stop_if(cancellings() > asked_to_stop)
+        except asyncio.CancelledError:
+            await to_the_end(self._close(left, STOPPED if running else NOT_RUN))
+            raise
 
     async def refuse(self, calls: Sequence[JsonObject], why: str) -> None:
         """Answer calls without running them."""
-        for block in calls:
-            await asyncio.to_thread(self.append, self._refusal(block, why))
+        await to_the_end(self._close(calls, why))
 
-    async def _run_one(self, block: JsonObject) -> None:
+    async def _result_of(self, block: JsonObject) -> Message:
         call = self._call(block)
         self.listener(ToolStarted(call.id, call.name, call.arguments))
-        message = {**await self.toolbox.answer(call), "timestamp": self.clock.now_ms()}
-        await asyncio.shield(asyncio.to_thread(self.append, message))
-        self.listener(ToolFinished(call.id, call.name, message["isError"], message))
+        return {**await self.toolbox.answer(call), "timestamp": self.clock.now_ms()}
 
-    async def _close(self, calls: Sequence[JsonObject]) -> None:
-        for place, block in enumerate(calls):
-            why = NOT_RUN if place else STOPPED
+    async def _close(self, calls: Iterable[JsonObject], why: str) -> None:
+        for block in calls:
             await asyncio.to_thread(self.append, self._refusal(block, why))
+            why = NOT_RUN if why == STOPPED else why
 
     def _call(self, block: JsonObject) -> ToolCall:
         return ToolCall(
@@ -80,9 +88,20 @@ class ToolRun:
         }
 
 
+def _stop_if(asked: bool) -> None:  # noqa: FBT001 - its name reads as a sentence with it
+    """End the turn although a tool has caught the `CancelledError` that was to end it."""
+    if asked:
+        raise asyncio.CancelledError
+
+
 def calls_in(message: Message) -> list[JsonObject]:
     """The tool calls of an answer that was finished."""
     return list(_calls(message)) if message.get("stopReason") == "toolUse" else []
+
+
+def calls_cut_off(message: Message) -> list[JsonObject]:
+    """The tool calls of an answer that reached its limit: what they were to say is not known."""
+    return list(_calls(message)) if message.get("stopReason") == "length" else []
 
 
 def _calls(message: Message) -> Iterator[JsonObject]:

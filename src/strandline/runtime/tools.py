@@ -16,10 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from strandline.errors import ConfigError, StrandlineError
+from strandline.runtime.finishing import cancellings
 from strandline.transcript.messages import JsonObject, Message
 
 WorkspaceAccess = Literal["rw", "ro", "none"]
 """What tools may do in the workspace: read and write, read only, or nothing."""
+
+UNPARSED_ARGUMENTS = "unparsedArguments"
+"""The one key of a call's arguments where the model wrote no JSON object: the text it wrote."""
 
 MAX_RESULT_CHARS = 8 * 1024 * 1024
 """The longest text that one result keeps; more is cut, and the result says so."""
@@ -111,7 +115,7 @@ class Toolbox:
 
     async def answer(self, call: ToolCall) -> Message:
         """The result message of a call. Errors are results too; only cancelling goes through."""
-        output = await self._output(call)
+        output = await self._output(call, cancellings())
         message: Message = {
             "role": "toolResult",
             "toolCallId": call.id,
@@ -122,12 +126,12 @@ class Toolbox:
         }
         return message if output.details is None else {**message, "details": output.details}
 
-    async def _output(self, call: ToolCall) -> ToolOutput:
+    async def _output(self, call: ToolCall, asked_to_stop: int) -> ToolOutput:
         try:
             return _checked_output(await self._run(call))
         except asyncio.CancelledError:
-            if _is_being_cancelled():
-                raise
+            if cancellings() > asked_to_stop:
+                raise  # somebody stops the turn, not the tool something of its own
             return _refusal(f"{call.name} failed: what it waited for was cancelled")
         except StrandlineError as error:
             return _refusal(str(error))
@@ -139,6 +143,8 @@ class Toolbox:
         if tool is None:
             known = ", ".join(self._tools) or "none"
             return _refusal(f"there is no tool {call.name[:64]!r}; there are: {known}")
+        if isinstance(call.arguments, dict) and call.arguments.keys() == {UNPARSED_ARGUMENTS}:
+            return _refusal(f"the arguments of {call.name} are not a JSON object: write them again")
         wrong = await asyncio.to_thread(_what_is_wrong, call.arguments, tool.parameters)
         if wrong:
             return _refusal(f"the arguments of {call.name} are not acceptable: {wrong}")
@@ -188,12 +194,6 @@ def _what_is_wrong(arguments: JsonObject, schema: JsonObject) -> str:
 
 def _refusal(text: str) -> ToolOutput:
     return ToolOutput.of_text(text, is_error=True)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether somebody cancels the turn, rather than a tool something of its own."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _words(error: BaseException) -> str:

@@ -17,10 +17,11 @@ from strandline.runtime.agent import Agent
 from strandline.runtime.asking import Asking, text_of
 from strandline.runtime.compacting import Compactor
 from strandline.runtime.events import AnswerKept, CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import BeforeCompaction, Fitting
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.spending import usage_sum
-from strandline.runtime.tool_loop import ToolRun, calls_in
+from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, ToolRun, calls_cut_off, calls_in
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel, Usage
 from strandline.transcript.session import Session
 
@@ -163,11 +164,11 @@ class _Turn:
         answers: list[Message] = []
         while True:
             answer = await asking.answer()
-            entry_id = await self._append(answer)
-            self.listener(AnswerKept(answer, entry_id))
+            await self._keep(answer, tools)
             answers.append(answer)
             calls = calls_in(answer)
             if not calls:
+                await tools.refuse(calls_cut_off(answer), CUT_OFF)
                 return answers
             if len(answers) >= MOST_ROUNDS:
                 await self._end_rounds(tools, calls)
@@ -179,9 +180,18 @@ class _Turn:
         await tools.refuse(calls, why)
         self.listener(Notice(f"the turn was ended after {MOST_ROUNDS} rounds of tools"))
 
+    async def _keep(self, answer: Message, tools: ToolRun) -> None:
+        """Append an answer; where the turn is stopped in this moment, with its calls answered."""
+        try:
+            entry_id = await self._append(answer)
+        except asyncio.CancelledError:
+            await tools.refuse(calls_in(answer), NOT_RUN)
+            raise
+        self.listener(AnswerKept(answer, entry_id))
+
     async def _append(self, message: Message) -> str:
-        # Shielded: what is complete is kept, even when the turn is stopped in this moment.
-        return await asyncio.shield(asyncio.to_thread(self.session.append_message, message))
+        # What is complete is kept, even when the turn is stopped in this moment.
+        return await to_the_end(asyncio.to_thread(self.session.append_message, message))
 
 
 _LEVELS = frozenset({"off", "minimal", "low", "medium", "high", "xhigh"})
