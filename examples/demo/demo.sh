@@ -25,6 +25,9 @@ say 'Back to an earlier entry, found by its label; what is said now grows a bran
 run session branch "$file" question
 run agent --session-id harbour --message 'Answer in five words.'
 
+say 'What a compaction would do'
+run session compact "$file" --dry-run
+
 say 'What is older is compacted; the transcript keeps everything'
 printf '/compact\n/status\n' | run chat --session-key agent:main:explicit:harbour
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from strandline.context.pairing import NO_RESULT
 from strandline.models.anthropic_messages import (
     CONVERSATION_BEGINS,
+    GO_ON,
     TOOL_FAILED,
     wire_messages,
 )
@@ -24,6 +26,7 @@ from strandline.models.content import IMAGE_LEFT_OUT, NO_TOOL_OUTPUT, NO_USER_TE
 from strandline.runtime.model import ModelInfo, ModelRequest
 
 MODEL = ModelInfo("anthropic", "one", "anthropic-messages", 200_000, 64_000, reasoning=True)
+ADAPTIVE = replace(MODEL, id="claude-opus-5-5")
 PNG = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 WIRE_PNG = {
     "type": "image",
@@ -103,7 +106,11 @@ def require_acceptable(body: dict[str, Any]) -> None:
     last = messages[-1]["content"][-1]
     if messages[-1]["role"] == "assistant" and last["type"] == "text":
         assert last["text"] == last["text"].rstrip()
-    require_thinking_where_it_may_stand(body)
+    if body["model"] == MODEL.id:
+        require_thinking_where_it_may_stand(body)
+    else:
+        assert roles[-1] == "user"
+        assert body.get("thinking", {}).get("type") != "enabled"
 
 
 def require_pairs(messages: list[Any]) -> None:
@@ -414,6 +421,55 @@ def test_a_tool_loop_that_began_with_thinking_goes_on_with_it() -> None:
     assert "thinking" in body_of(request_of(*spoken, thinking="low"))
 
 
+def test_an_adaptive_model_is_asked_for_an_effort_and_gets_room_to_think() -> None:
+    body = body_of(request_of(user("x"), model=ADAPTIVE, thinking="high", max_output_tokens=8000))
+    assert body["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert body["output_config"] == {"effort": "high"}
+    assert body["max_tokens"] == 20_480
+    off = body_of(request_of(user("x"), model=ADAPTIVE, max_output_tokens=8000))
+    assert "thinking" not in off
+    assert off["output_config"] == {"effort": "low"}
+    assert off["max_tokens"] == 8000
+    able = replace(ADAPTIVE, id="claude-sonnet-5-5")
+    assert body_of(request_of(user("x"), model=able))["thinking"] == {"type": "between_tools"}
+    silent = body_of(request_of(user("x"), model=replace(able, reasoning=False), thinking="high"))
+    assert not {"thinking", "output_config"} & silent.keys()
+
+
+@pytest.mark.parametrize("level", ["off", "low"])
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "claude-opus-4-6", "claude-sonnet-5-5"])
+def test_an_adaptive_model_gets_its_thoughts_back_whatever_the_level(level: Any, name: str) -> None:
+    """Some always think, with their text left out; none has to begin an answer with it."""
+    model = replace(ADAPTIVE, id=name, reasoning=name != "claude-opus-5-5")
+    omitted, update = thought("", "signed"), thought("I look.", "signed too")
+    spoken = (
+        user("x"),
+        said(text("First:"), call("a"), model=model),
+        result("a"),
+        said(omitted, update, call("b"), model=model),
+        result("b"),
+    )
+    sent = messages_of(*spoken, model=model, thinking=level)
+    assert sent[3]["content"][:2] == [
+        {"type": "thinking", "thinking": "", "signature": "signed"},
+        {"type": "thinking", "thinking": "I look.", "signature": "signed too"},
+    ]
+    assert [b["type"] for b in sent[1]["content"]] == ["text", "tool_use"]
+    another = replace(model, id="claude-opus-5")
+    sent = messages_of(*spoken, model=another, thinking=level)
+    assert [b["type"] for b in sent[3]["content"]] == ["tool_use"]
+    unsigned = said(thought("hm", None), thought("hm", " "), text("yes"), model=model)
+    sent = messages_of(user("x"), unsigned, user("y"), model=model, thinking=level)
+    assert sent[1]["content"] == [text("yes")]
+
+
+def test_an_adaptive_model_is_told_to_go_on_because_it_refuses_to_by_itself() -> None:
+    spoken = (user("x"), said(thought("t"), text("The answer is: "), model=ADAPTIVE))
+    sent = messages_of(*spoken, model=ADAPTIVE)
+    assert [b["type"] for b in sent[1]["content"]] == ["thinking", "text"]
+    assert sent[2] == {"role": "user", "content": [text(GO_ON)]}
+
+
 @pytest.mark.parametrize(
     ("level", "asked", "limit", "expected"),
     [
@@ -476,46 +532,55 @@ anything = st.one_of(
     contents.map(user),
     contents.map(lambda b: said(*b)),
     contents.map(lambda b: said(*b, model=OTHER)),
+    contents.map(lambda b: said(*b, model=ADAPTIVE)),
     st.builds(lambda i, b, e: result(i, *b, error=e), ids, contents, st.booleans()),
 )
+
+
+written_by = st.sampled_from([MODEL, OTHER, ADAPTIVE])
 
 
 @st.composite
 def loops(draw: st.DrawFn) -> list[Any]:
     """An answer with calls, and a result of each."""
     chosen = draw(st.lists(ids, min_size=1, max_size=3, unique=True))
-    answer = said(*draw(contents), *map(call, chosen), model=draw(st.sampled_from([MODEL, OTHER])))
+    answer = said(*draw(contents), *map(call, chosen), model=draw(written_by))
     return [answer, *(result(identity, *draw(contents)) for identity in chosen)]
 
 
 conversations = st.lists(anything.map(lambda m: [m]) | loops(), max_size=6).map(
     lambda parts: [message for part in parts for message in part]
 )
-levels = st.sampled_from(["off", "low"])
+asking = st.fixed_dictionaries(
+    {
+        "thinking": st.sampled_from(["off", "low"]),
+        "model": st.sampled_from([MODEL, ADAPTIVE, replace(ADAPTIVE, id="claude-sonnet-5-5")]),
+    }
+)
 
 
 @settings(deadline=None, max_examples=200)
-@given(conversations, levels)
+@given(conversations, asking)
 def test_any_conversation_is_acceptable_and_the_same_one_the_same_bytes(
-    messages: list[Any], level: Any
+    messages: list[Any], asked: Any
 ) -> None:
-    request = request_of(*messages, system_prompt="S", thinking=level)
-    copy = request_of(*json.loads(json.dumps(messages)), system_prompt="S", thinking=level)
+    request = request_of(*messages, system_prompt="S", **asked)
+    copy = request_of(*json.loads(json.dumps(messages)), system_prompt="S", **asked)
     assert request_body(request) == request_body(copy)
     body_of(request)
 
 
 @settings(deadline=None, max_examples=200)
-@given(conversations, conversations, levels)
+@given(conversations, conversations, asking)
 def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter(
-    messages: list[Any], more: list[Any], level: Any
+    messages: list[Any], more: list[Any], asked: Any
 ) -> None:
     """What Anthropic caches is the beginning. Results that are missing may still come, and
     thinking does not stand in an answer that is to be gone on with: so a user ends it.
     """
     messages = [*messages, user("next")]
-    short = request_body(request_of(*messages, thinking=level))
-    long = request_body(request_of(*messages, *more, user("end"), thinking=level))
+    short = request_body(request_of(*messages, **asked))
+    long = request_body(request_of(*messages, *more, user("end"), **asked))
     beginning = short[short.index(b'"messages":') :].removesuffix(b"]}]}")
     assert long[long.index(b'"messages":') :].startswith(beginning)
 

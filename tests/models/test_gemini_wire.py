@@ -231,8 +231,20 @@ def test_gemini_3_gets_a_signature_on_the_first_call_of_each_step(ask: Ask) -> N
         ("gemini-2.5-pro", "xhigh", 8192, {"includeThoughts": True, "thinkingBudget": 4096}),
         ("gemini-2.5-flash-lite", "high", 60, {"includeThoughts": True, "thinkingBudget": 512}),
         ("gemini-3-pro-preview", "off", 8192, {"thinkingLevel": "LOW"}),
-        ("gemini-3-pro-preview", "medium", 9, {"includeThoughts": True, "thinkingLevel": "HIGH"}),
+        ("gemini-3-pro-preview", "medium", 9, {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("gemini-3.1-pro", "medium", 9, {"includeThoughts": True, "thinkingLevel": "MEDIUM"}),
+        ("gemini-3.1-pro", "minimal", 9, {"includeThoughts": True, "thinkingLevel": "LOW"}),
+        ("gemini-3-flash-preview", "off", 9, {"thinkingLevel": "MINIMAL"}),
+        (
+            "gemini-3.5-flash-lite",
+            "minimal",
+            9,
+            {"includeThoughts": True, "thinkingLevel": "MINIMAL"},
+        ),
+        ("gemini-3.8-flash", "off", 9, {"thinkingLevel": "LOW"}),
+        ("gemini-4-argon", "xhigh", 9, {"includeThoughts": True, "thinkingLevel": "HIGH"}),
+        ("gemini-4-hydrogen", "xhigh", 9, {"includeThoughts": True, "thinkingLevel": "XHIGH"}),
+        ("gemini-4-neon", "off", 9, {"thinkingLevel": "LOW"}),
         ("gemini-flash-latest", "xhigh", 9, {"includeThoughts": True, "thinkingLevel": "HIGH"}),
     ],
 )
@@ -242,6 +254,10 @@ def test_thinking_is_asked_for_as_each_generation_takes_it(
     model = replace(MODEL, id=name)
     request = ask("why?", model=model, thinking=level, max_output_tokens=tokens)
     assert body_of(request)["generationConfig"]["thinkingConfig"] == config
+    assert types.ThinkingConfig.model_validate(config).thinking_level in {
+        *types.ThinkingLevel,
+        None,
+    }
     plain = body_of(replace(request, model=replace(model, reasoning=False)))
     assert plain["generationConfig"] == {"maxOutputTokens": tokens}
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from pydantic import TypeAdapter
 
 from strandline.models.content import IMAGE_LEFT_OUT, NO_TOOL_OUTPUT, NO_USER_TEXT
 from strandline.models.openai_chat_wire import (
@@ -55,6 +58,23 @@ IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 def body_of(request: ModelRequest, traits: ServerTraits = PLAIN) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(request_body(request, traits))
     return body
+
+
+def test_a_model_that_reasons_is_asked_to_in_words_that_it_takes(ask: Ask) -> None:
+    thinker = replace(MODEL, reasoning=True)
+    asked = [
+        (MODEL, "high", None),
+        (thinker, "off", None),
+        (thinker, "minimal", "low"),
+        (thinker, "xhigh", "high"),
+        (replace(thinker, id="gpt-5.1"), "off", "none"),
+        (replace(thinker, id="gpt-5"), "minimal", "minimal"),
+        (replace(thinker, id="o3"), "off", "low"),
+    ]
+    for model, level, effort in asked:
+        body = body_of(ask("x", model=model, thinking=level))
+        assert body.get("reasoning_effort") == effort
+        TypeAdapter(CompletionCreateParamsStreaming).validate_python(body)
 
 
 def test_a_whole_turn_looks_as_the_format_wants_it(ask: Ask) -> None:

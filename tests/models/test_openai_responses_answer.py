@@ -31,7 +31,7 @@ from strandline.runtime.model import (
     ThinkingDelta,
 )
 
-PRICES = Prices(input=2, output=10, cache_read=0.5)
+PRICES = Prices(input=2, output=10, cache_read=0.5, cache_write=2.5)
 MODEL = ModelInfo("acme", "one", "openai-responses", 8192, 512, PRICES, reasoning=True)
 OTHER = ModelInfo("acme", "two", "openai-responses", 8192, 512, reasoning=True)
 FAILURES = Failures(MODEL)
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 USAGE = {
     "input_tokens": 1000,
-    "input_tokens_details": {"cached_tokens": 800, "cache_write_tokens": 0},
+    "input_tokens_details": {"cached_tokens": 800, "cache_write_tokens": 100},
     "output_tokens": 100,
     "output_tokens_details": {"reasoning_tokens": 30},
     "total_tokens": 1100,
@@ -207,16 +207,16 @@ def test_a_whole_stream_is_a_message_with_every_field() -> None:
         "provider": "acme",
         "model": "one",
         "usage": {
-            "input": 200,
+            "input": 100,
             "output": 100,
             "cacheRead": 800,
-            "cacheWrite": 0,
+            "cacheWrite": 100,
             "totalTokens": 1100,
         },
         "stopReason": "toolUse",
         "timestamp": 1234,
     }
-    assert cost["total"] == pytest.approx(0.0018)
+    assert cost["total"] == pytest.approx(0.00185)
 
 
 def test_the_example_is_what_the_api_says_of_itself() -> None:

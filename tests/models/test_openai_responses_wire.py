@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,7 +159,7 @@ def test_a_whole_turn_looks_as_the_format_wants_it(ask: Ask) -> None:
         "store": False,
         "max_output_tokens": 64,
         "include": ["reasoning.encrypted_content"],
-        "reasoning": {"effort": "xhigh", "summary": "auto"},
+        "reasoning": {"effort": "high", "summary": "auto"},
     }
     TypeAdapter(Reasoning).validate_python(body["reasoning"])
     require_valid(items)
@@ -367,6 +368,13 @@ def test_only_a_model_that_reasons_is_asked_to(ask: Ask) -> None:
     silent = body_of(ask("x", model=MODEL, thinking="off"))
     assert silent["include"] == ["reasoning.encrypted_content"]
     assert "reasoning" not in silent
+    sol, old = replace(MODEL, id="gpt-5.6-sol"), replace(MODEL, id="gpt-5")
+    assert body_of(ask("x", model=sol, thinking="off"))["reasoning"] == {"effort": "none"}
+    assert body_of(ask("x", model=old, thinking="off"))["reasoning"] == {"effort": "minimal"}
+    most = body_of(ask("x", model=sol, thinking="xhigh"))["reasoning"]
+    assert most == {"effort": "xhigh", "summary": "auto"}
+    for body in (most, {"effort": "none"}, {"effort": "minimal"}):
+        TypeAdapter(Reasoning).validate_python(body)
 
 
 def test_the_output_limit_is_never_below_what_the_api_takes(ask: Ask) -> None:

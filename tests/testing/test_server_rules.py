@@ -6,12 +6,17 @@ Every case is one request; the words are a piece of the refusal.
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import httpx2
 import pytest
 
+from strandline.models.anthropic_wire import request_body
+from strandline.models.catalog import known
+from strandline.runtime.model import ModelInfo, ModelRequest
 from strandline.testing import Reply, ScriptedModelServer, ToolCall
+from strandline.transcript.messages import Message, ThinkingLevel
 
 Json = dict[str, Any]
 PATHS = {
@@ -97,6 +102,17 @@ def thought(**more: Any) -> Json:
     return {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", **more}]}
 
 
+BUDGET = "enabled"
+
+
+def thinks(model: str, kind: str | None, effort: str | None = None) -> Json:
+    """A request to a Claude for thinking of one kind; a budget with the least that there is."""
+    thinking: Json = {"type": kind, **({"budget_tokens": 1024} if kind == BUDGET else {})}
+    more: Json = {"thinking": thinking} if kind else {}
+    more |= {"output_config": {"effort": effort}} if effort else {}
+    return {**claude(**more), "model": f"claude-{model}"}
+
+
 MARK = {"cache_control": {"type": "ephemeral"}}
 ANTHROPIC: list[tuple[Json, str]] = [
     ({**claude(), "max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
@@ -172,6 +188,38 @@ ANTHROPIC: list[tuple[Json, str]] = [
         claude(thinking={"type": "enabled", "budget_tokens": 2000}),
         "`max_tokens` must be greater than `thinking.budget_tokens`.",
     ),
+    (thinks("opus-4-7", BUDGET), '"thinking.type.enabled" is not supported for this model. Use'),
+    (thinks("haiku-5-5", BUDGET), 'Use "thinking.type.adaptive" and "output_config.effort"'),
+    (thinks("opus-4-5", "adaptive"), "adaptive thinking is not supported on this model"),
+    (thinks("opus-5-5", "disabled"), '"thinking.type.disabled" is not supported for this model'),
+    (thinks("sonnet-5-5", "disabled"), '"thinking.type.between_tools" for the lowest thinking'),
+    (thinks("opus-5", "between_tools"), '"thinking.type.between_tools" is not supported'),
+    (thinks("opus-5", "disabled", "xhigh"), "'xhigh' is not supported when thinking is disabled"),
+    (thinks("sonnet-5-5", "between_tools", "max"), "'max' is not supported when thinking is dis"),
+    (
+        thinks("opus-4-6", "adaptive", "xhigh"),
+        "does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
+    ),
+    (thinks("haiku-4-5", BUDGET, "low"), "This model does not support the effort parameter."),
+    (
+        {**claude({"role": "assistant", "content": "So"}), "model": "claude-sonnet-5"},
+        "This model does not support assistant message prefill. The conversation must end with",
+    ),
+]
+TAKEN: list[Json] = [
+    thinks("opus-4-5", BUDGET),
+    thinks("haiku-4-5", "disabled"),
+    thinks("opus-4-6", BUDGET),
+    thinks("opus-4-6", "adaptive", "max"),
+    thinks("opus-4-8", "adaptive", "xhigh"),
+    thinks("opus-5", "disabled", "high"),
+    thinks("opus-5-5", "adaptive", "xhigh"),
+    thinks("fable-5-2", None, "low"),
+    thinks("sonnet-5", "disabled", "xhigh"),
+    thinks("sonnet-5-5", "between_tools", "high"),
+    thinks("haiku-5-5", "disabled"),
+    thinks("of-tomorrow", "unheard_of", "more"),
+    claude({"role": "assistant", "content": "So"}),
 ]
 
 # -- responses ----------------------------------------------------------------------------------
@@ -312,6 +360,40 @@ def test_anthropic_wants_to_know_its_version() -> None:
         url = server.root_url + PATHS["anthropic"]
         response = httpx2.post(url, json=claude(), trust_env=False)
     assert said(response) == "anthropic-version: header is required"
+
+
+@pytest.mark.parametrize("body", TAKEN, ids=lambda body: body["model"])
+def test_what_a_claude_takes_of_thinking_is_answered(body: Json) -> None:
+    with ScriptedModelServer([Reply("yes")]) as server:
+        assert post(server, "anthropic", body).status_code == 200
+
+
+@pytest.mark.parametrize("level", get_args(ThinkingLevel))
+@pytest.mark.parametrize(
+    "model", [model for model in known() if model.provider == "anthropic"], ids=lambda m: m.id
+)
+def test_every_claude_of_the_catalog_takes_every_level_in_the_middle_of_a_tool_loop(
+    model: ModelInfo, level: ThinkingLevel
+) -> None:
+    """The requests that are written, against the table of what each model refuses."""
+    thinking = Reply(thinking="Hm.", tool_calls=[ToolCall("read", {}, "a")])
+    request = ModelRequest(model, "S", [{"role": "user", "content": "hi"}], 3000, (), level)
+    with ScriptedModelServer([thinking, Reply("done"), Reply("done")]) as server:
+        body = json.loads(request_body(request))
+        answer = post(server, "anthropic", {**body, "stream": False}).json()["content"]
+        thought = {"type": "thinking", "thinking": answer[0]["thinking"]}
+        by = {"api": model.api, "provider": model.provider, "model": model.id}
+        call = {"type": "toolCall", "id": "a", "name": "read", "arguments": {}}
+        content = [{**thought, "thinkingSignature": answer[0]["signature"]}, call]
+        spoken: list[Message] = [
+            *request.messages,
+            {"role": "assistant", "content": content, **by},
+            {"role": "toolResult", "toolCallId": "a", "content": [text("text")]},
+        ]
+        for messages in (spoken, [*spoken, {"role": "assistant", "content": [text("So")], **by}]):
+            body = json.loads(request_body(replace(request, messages=messages)))
+            response = post(server, "anthropic", {**body, "stream": False})
+            assert response.status_code == 200, response.text
 
 
 # -- what the server signed -----------------------------------------------------------------------

@@ -3,9 +3,9 @@
 The rules, most of which it answers with a 400 for ever: user and assistant take turns and
 the user begins; the results of an answer's calls stand in the one message after it, before
 any text; the ids of calls are unique in the whole conversation; no text is blank, nor ends
-the answer in white space; thinking goes back unchanged to the model that wrote it, never at
-an answer's end. (cases/faults, A13, A15, A17, B1 to B3.) Every content is a list of blocks,
-so that any of them can carry a cache mark.
+the answer in white space; thinking goes back unchanged to the model that wrote it, whether
+its text is shown or not, never at an answer's end. (cases/faults, A13, A15, A17, B1 to B3.)
+Every content is a list of blocks, so that any of them can carry a cache mark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from strandline.context.pairing import NO_RESULT
+from strandline.models.anthropic_thinking import is_adaptive
 from strandline.models.content import (
     IMAGE_LEFT_OUT,
     NO_TOOL_OUTPUT,
@@ -29,6 +30,7 @@ from strandline.runtime.model import ModelInfo
 from strandline.transcript.messages import JsonObject, Message
 
 CONVERSATION_BEGINS = "(the conversation begins)"
+GO_ON = "(go on)"
 TOOL_FAILED = "(the tool failed)"
 
 MAX_NAME_CHARS = 128
@@ -41,14 +43,20 @@ _THINKING = frozenset({"thinking", "redacted_thinking"})
 def wire_messages(messages: Sequence[Message], model: ModelInfo) -> tuple[list[JsonObject], bool]:
     """The messages, at least one, and whether the model may be asked to think about them.
 
-    It may not in the middle of a tool loop that did not begin with thinking: Anthropic takes
-    a loop for one answer, and wants thinking at its beginning.
+    One that wants a budget may not in the middle of a tool loop that did not begin with
+    thinking: Anthropic takes a loop for one answer, and wants thinking at its beginning.
+    Adaptive models want that no more, but refuse to go on with an answer of theirs: a
+    conversation that ends with one gets words of the user after it.
     """
     writer = _Writer(model)
     for message in messages:
         writer.add(message)
     writer.end()
-    return writer.messages, _settle_thinking(writer.messages)
+    if not is_adaptive(model.id):
+        return writer.messages, _settle_thinking(writer.messages)
+    if writer.messages[-1]["role"] == "assistant":
+        writer.messages.append({"role": "user", "content": [text_block(GO_ON)]})
+    return writer.messages, True
 
 
 def text_block(text: str) -> JsonObject:

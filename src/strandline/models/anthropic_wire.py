@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from strandline.models.anthropic_messages import is_thinking, text_block, wire_messages
+from strandline.models.anthropic_thinking import adaptive_thinking, is_adaptive
 from strandline.models.content import body_bytes, ordered_tools
 from strandline.runtime.model import ModelRequest
 from strandline.transcript.messages import JsonObject, ThinkingLevel
@@ -33,17 +34,11 @@ _ANSWER_ROOM = 4096
 def request_body(request: ModelRequest) -> bytes:
     """The body of a streaming request."""
     messages, turn_may_think = wire_messages(request.messages, request.model)
-    max_tokens, budget = thinking_budget(request)
-    if not budget or messages[-1]["role"] == "assistant":
-        # An answer that is to be gone on with can neither have thinking nor be thought about.
-        messages = [_without_thinking(message) for message in messages]
-        budget = 0
-    elif not turn_may_think:
-        budget = 0
-    body: JsonObject = {"model": request.model.id, "stream": True}
-    body["max_tokens"] = max_tokens if budget else request.max_output_tokens
-    if budget:
-        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if is_adaptive(request.model.id):
+        asked = _adaptive(request)
+    else:
+        messages, asked = _with_budget(request, messages, turn_may_think=turn_may_think)
+    body: JsonObject = {"model": request.model.id, "stream": True, **asked}
     if request.system_prompt.strip():
         body["system"] = [text_block(request.system_prompt)]
     if request.tools:
@@ -52,11 +47,36 @@ def request_body(request: ModelRequest) -> bytes:
     return body_bytes(body)
 
 
+def _adaptive(request: ModelRequest) -> JsonObject:
+    """Thinking goes back whatever the level is: some of these models always think, and want
+    the thoughts of a tool loop back; none needs them at an answer's beginning.
+    """
+    whole, _ = thinking_budget(request)
+    if not request.model.reasoning:
+        return {"max_tokens": whole}
+    return {"max_tokens": whole, **adaptive_thinking(request.model.id, request.thinking)}
+
+
+def _with_budget(
+    request: ModelRequest, messages: list[JsonObject], *, turn_may_think: bool
+) -> tuple[list[JsonObject], JsonObject]:
+    whole, budget = thinking_budget(request)
+    if not budget or messages[-1]["role"] == "assistant":
+        # An answer that is to be gone on with can neither have thinking nor be thought about.
+        messages = [_without_thinking(message) for message in messages]
+        budget = 0
+    if not (budget and turn_may_think):
+        return messages, {"max_tokens": request.max_output_tokens}
+    thinking = {"type": "enabled", "budget_tokens": budget}
+    return messages, {"max_tokens": whole, "thinking": thinking}
+
+
 def thinking_budget(request: ModelRequest) -> tuple[int, int]:
     """The whole output and the part of it for thinking, in tokens; 0 for no thinking.
 
-    The whole is raised so that both fit, as far as the model's limit lets it; else thinking
-    gets less, and none where less would be under `MIN_BUDGET`.
+    An adaptive model takes no budget, but thinks within the whole just so. The whole is raised
+    so that both fit, as far as the model's limit lets it; else thinking gets less, and none
+    where less would be under `MIN_BUDGET`.
     """
     asked = request.max_output_tokens
     wanted = _BUDGETS[request.thinking] if request.model.reasoning else 0

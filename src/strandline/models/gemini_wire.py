@@ -23,6 +23,7 @@ from strandline.models.content import (
     spoken_of,
 )
 from strandline.models.draft import objects_in, string_in
+from strandline.models.efforts import Effort, nearest
 from strandline.runtime.model import ModelInfo, ModelRequest
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
 
@@ -49,15 +50,15 @@ _BUDGETS: Mapping[ThinkingLevel, int] = {
 }
 _LEAST_BUDGET = 512
 _LEAST_BUDGET_OF_PRO = 128
-# Not every Gemini 3 has levels below LOW, and none can be kept from thinking.
-_LEVELS: Mapping[ThinkingLevel, str] = {
-    "off": "LOW",
-    "minimal": "LOW",
-    "low": "LOW",
-    "medium": "MEDIUM",
-    "high": "HIGH",
-    "xhigh": "HIGH",
-}
+# What came after 2.5 takes a level, and cannot be kept from thinking. The first pattern that is
+# found counts. The Flash models before 3.7 think least; only the smaller ones of the fourth
+# generation go beyond HIGH.
+_LEVELS: tuple[tuple[re.Pattern[str], tuple[Effort, ...]], ...] = (
+    (re.compile(r"gemini-3-pro"), ("low", "high")),
+    (re.compile(r"gemini-3(?:\.[1-6])?-flash"), ("minimal", "low", "medium", "high")),
+    (re.compile(r"gemini-4-(?:hydrogen|neon)"), ("low", "medium", "high", "xhigh")),
+    (re.compile(r""), ("low", "medium", "high")),
+)
 
 
 _Call = tuple[object, JsonObject]
@@ -216,10 +217,8 @@ def _thinking(request: ModelRequest) -> JsonObject:
     shown: JsonObject = {} if request.thinking == "off" else {"includeThoughts": True}
     name = request.model.id
     if not _SECOND_GENERATION.search(name):
-        level = _LEVELS[request.thinking]
-        # The first of them knew no level between LOW and HIGH.
-        level = "HIGH" if level == "MEDIUM" and "gemini-3-pro" in name else level
-        return {**shown, "thinkingLevel": level}
+        taken = next(levels for pattern, levels in _LEVELS if pattern.search(name))
+        return {**shown, "thinkingLevel": nearest(request.thinking, taken).upper()}
     if request.thinking == "off":
         return {"thinkingBudget": _LEAST_BUDGET_OF_PRO if "-pro" in name else 0}
     # Thoughts count as output: half of it stays for the answer.

@@ -20,7 +20,7 @@ from strandline.models.draft import (
     string_in,
 )
 from strandline.models.failures import Failures, is_error
-from strandline.models.usage import token_count, usage_of
+from strandline.models.usage import openai_usage, token_count
 from strandline.runtime.model import Failed, Finished, ModelEvent, ModelInfo, Prices
 from strandline.transcript.messages import JsonObject, StopReason, Usage
 
@@ -156,16 +156,16 @@ class Answer:
 
 
 def normalised_usage(raw: JsonObject, prices: Prices) -> Usage:
-    """OpenAI's ``prompt_tokens`` include those from its cache; writing to it is free."""
-    prompt = token_count(raw, "prompt_tokens")
-    cached = token_count(object_in(raw.get("prompt_tokens_details")), "cached_tokens")
-    # DeepSeek's name, then Moonshot's.
-    cached = (
-        cached or token_count(raw, "prompt_cache_hit_tokens") or token_count(raw, "cached_tokens")
+    """The counts of Chat Completions, and of servers that tell of their cache otherwise."""
+    return openai_usage(
+        raw,
+        prices,
+        prompt="prompt_tokens",
+        details="prompt_tokens_details",
+        output="completion_tokens",
+        # DeepSeek's name, then Moonshot's.
+        cached=token_count(raw, "prompt_cache_hit_tokens") or token_count(raw, "cached_tokens"),
     )
-    cached = min(cached, prompt)
-    output = token_count(raw, "completion_tokens")
-    return usage_of(prices, fresh=prompt - cached, output=output, cache_read=cached)
 
 
 def _first_choice(document: JsonObject) -> JsonObject:

@@ -26,6 +26,7 @@ from strandline.models.content import (
     spoken_of,
     text_of,
 )
+from strandline.models.efforts import openai_effort
 from strandline.models.surrogates import whole_text
 from strandline.models.tool_call_ids import MISTRAL_IDS, OPENAI_IDS, ToolCallIds
 from strandline.runtime.model import ModelInfo, ModelRequest
@@ -71,9 +72,9 @@ def request_body(request: ModelRequest, traits: ServerTraits) -> bytes:
     if traits.stream_usage:
         body["stream_options"] = {"include_usage": True}
     body[traits.max_tokens_field] = request.max_output_tokens
-    if request.model.reasoning and request.thinking != "off":
-        # The format knows three levels and "minimal"; nothing is above "high" everywhere.
-        body["reasoning_effort"] = "high" if request.thinking == "xhigh" else request.thinking
+    effort = openai_effort(request.model.id, request.thinking) if request.model.reasoning else None
+    if effort is not None:
+        body["reasoning_effort"] = effort
     body |= sorted_keys(traits.extra_body)
     return body_bytes(body)
 

@@ -31,7 +31,7 @@ from strandline.models.openai_responses_stored import (
     without_call_item_id,
 )
 from strandline.models.surrogates import whole_text
-from strandline.models.usage import token_count, usage_of
+from strandline.models.usage import openai_usage, token_count
 from strandline.runtime.model import Failed, Finished, ModelEvent, ModelInfo, Prices
 from strandline.transcript.messages import JsonObject, StopReason, Usage
 
@@ -279,12 +279,14 @@ def _taken(waiting: list[_Item], identity: str, ids: Collection[str]) -> _Item |
 
 
 def normalised_usage(raw: JsonObject, prices: Prices) -> Usage:
-    """``input_tokens`` include those from the cache, and those written to it as usual input."""
-    prompt = token_count(raw, "input_tokens")
-    cached = token_count(object_in(raw.get("input_tokens_details")), "cached_tokens")
-    cached = min(cached, prompt)
-    output = token_count(raw, "output_tokens")
-    return usage_of(prices, fresh=prompt - cached, output=output, cache_read=cached)
+    """The counts of Responses."""
+    return openai_usage(
+        raw,
+        prices,
+        prompt="input_tokens",
+        details="input_tokens_details",
+        output="output_tokens",
+    )
 
 
 def _index(event: JsonObject) -> int | None:

@@ -25,6 +25,7 @@ from strandline.models.content import (
     spoken_of,
 )
 from strandline.models.draft import objects_in
+from strandline.models.efforts import openai_effort
 from strandline.models.openai_responses_stored import (
     CallIds,
     call_item_id,
@@ -52,9 +53,16 @@ def request_body(request: ModelRequest) -> bytes:
     if request.model.reasoning:
         # Models that do not reason refuse to be asked for it.
         body["include"] = ["reasoning.encrypted_content"]
-        if request.thinking != "off":
-            body["reasoning"] = {"effort": request.thinking, "summary": "auto"}
+        if reasoning := _reasoning(request):
+            body["reasoning"] = reasoning
     return body_bytes(body)
+
+
+def _reasoning(request: ModelRequest) -> JsonObject:
+    """How hard to think. Who asked for no thinking is not shown what is thought anyway."""
+    effort = openai_effort(request.model.id, request.thinking)
+    shown = {} if request.thinking == "off" else {"summary": "auto"}
+    return {"effort": effort, **shown} if effort is not None else {}
 
 
 def input_items(request: ModelRequest) -> list[JsonObject]:

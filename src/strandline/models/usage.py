@@ -33,6 +33,28 @@ def usage_of(
     }
 
 
+def openai_usage(
+    raw: JsonObject, prices: Prices, *, prompt: str, details: str, output: str, cached: int = 0
+) -> Usage:
+    """OpenAI's counts under the names of one of its formats: the prompt's include those that
+    were read from its cache, and those that were written to it, which some models charge.
+
+    `cached` is what a server says of its cache in its own way.
+    """
+    said = raw.get(details)
+    told = said if isinstance(said, dict) else {}
+    total = token_count(raw, prompt)
+    read = min(token_count(told, "cached_tokens") or cached, total)
+    written = min(token_count(told, "cache_write_tokens"), total - read)
+    return usage_of(
+        prices,
+        fresh=total - read - written,
+        output=token_count(raw, output),
+        cache_read=read,
+        cache_write=written,
+    )
+
+
 def token_count(usage: JsonObject, key: str) -> int:
     """The count under `key`; 0 for a missing or senseless one."""
     value = usage.get(key)

@@ -79,6 +79,8 @@ def _inside(annotation: Any) -> tuple[type[Part] | None, str]:
         return _inside(arguments[0])[0], "[]"
     if origin is dict:
         return _inside(arguments[1])[0], ".<id>"
+    if origin in (Union, types.UnionType):
+        return _inside(arguments[0])
     if isinstance(annotation, type) and issubclass(annotation, Part):
         return annotation, ""
     return None, ""
@@ -111,6 +113,8 @@ def _type_words(annotation: Any) -> str:
         return "one of " + ", ".join(map(str, arguments))
     if origin is list:
         return "list of " + _type_words(arguments[0])
+    if origin is dict:
+        return _type_words(arguments[1])
     if origin in (Union, types.UnionType):
         return _type_words(arguments[0])
     if origin is Annotated:
@@ -122,4 +126,6 @@ def _type_words(annotation: Any) -> str:
 def _default_of(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
+    if field.default == {}:
+        return "unset"
     return "unset" if field.default is None else json.dumps(field.default)

@@ -18,6 +18,9 @@ from strandline.settings.parts import DurationMs, ModelRef, Name, Part, Tokens
 from strandline.settings.providers import Models
 
 
+WorkspaceAccess = Literal["none", "ro", "rw"]
+
+
 class ModelChoiceSettings(Part):
     """Which model answers."""
 
@@ -85,6 +88,14 @@ class ToolSettings(Part):
     deny: list[Name] = Field(default=[], description="Not these.")
 
 
+class SandboxSettings(Part):
+    """What an OpenClaw configuration says of its sandbox."""
+
+    workspace_access: WorkspaceAccess | None = Field(
+        default=None, description="As workspaceAccess; of the two, the stricter holds."
+    )
+
+
 class AgentSettings(Part):
     """What one agent is given; `agents.defaults` holds it for all."""
 
@@ -92,7 +103,10 @@ class AgentSettings(Part):
         default=ModelChoiceSettings(), description="Which model answers."
     )
     workspace: Name | None = Field(default=None, description="The folder in which it works.")
-    workspace_access: Literal["rw", "ro", "none"] = Field(
+    sandbox: SandboxSettings = Field(
+        default=SandboxSettings(), description="Its sandbox in OpenClaw."
+    )
+    workspace_access: WorkspaceAccess = Field(
         default="rw", description="What its tools may do there: read and write, read, nothing."
     )
     tools: ToolSettings = Field(default=ToolSettings(), description="Which tools it is offered.")
@@ -111,6 +125,12 @@ class AgentSettings(Part):
     compaction: CompactionSettings = Field(
         default=CompactionSettings(), description="How its conversations are kept short."
     )
+
+    @property
+    def access(self) -> WorkspaceAccess:
+        """What its tools may do in the workspace: the stricter of what was said."""
+        said = [self.workspace_access, self.sandbox.workspace_access or "rw"]
+        return min(said, key=["none", "ro", "rw"].index)
 
     @field_validator("model", mode="before")
     @classmethod

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from strandline.testing.claude_rules import problems_of_the_model
 from strandline.testing.issued import Issued
 from strandline.testing.wire import RecordedRequest, dicts
 from strandline.transcript.messages import JsonObject
@@ -53,6 +54,7 @@ def problems(request: RecordedRequest, issued: Issued) -> Iterator[str]:
     for place, message in enumerate(messages):
         yield from _of_the_content(place, len(messages), message)
     turns = _turns(messages)
+    yield from problems_of_the_model(body, turns[-1].role if turns else "")
     everything = [*_placed("system", body.get("system")), *(b for t in turns for b in t.blocks)]
     for placed in everything:
         yield from _of_a_block(placed, issued)
@@ -234,7 +236,9 @@ def _of_the_thinking(body: JsonObject, turns: Sequence[Turn], issued: Issued) ->
 
 
 def _of_the_first_block(blocks: Sequence[Placed], issued: Issued) -> Iterator[str]:
-    """Only where this server sent the thinking: a history from elsewhere may have none."""
+    """Where thinking has a budget, and only where this server sent it: a history from elsewhere
+    may have none.
+    """
     if blocks[0].kind in {"thinking", "redacted_thinking"}:
         return
     calls = [placed.block for placed in blocks if placed.kind == "tool_use"]
