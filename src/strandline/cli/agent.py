@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from strandline.cli.addressing import agent_of
-from strandline.cli.notices import note, warn
+from strandline.cli.notices import warn
 from strandline.cli.output import json_option, print_json
-from strandline.cli.words import safe
+from strandline.cli.stopping import FINISHING, GIVEN_UP, run, stoppable
 
 if TYPE_CHECKING:
+    from strandline.cli.screen import TerminalScreen
     from strandline.runtime.conversation import Conversation
-    from strandline.runtime.events import TurnEvent
+    from strandline.runtime.events import CompactionReceipt
     from strandline.runtime.turn import TurnResult
 
 
@@ -45,7 +46,7 @@ def agent(
 
     if session_key and session_id:
         raise click.UsageError("give --session-key or --session-id, not both")
-    text = sys.stdin.read() if message == "-" else message
+    text = sys.stdin.buffer.read().decode(errors="replace") if message == "-" else message
     if not text.strip():
         raise click.UsageError("--message is empty")
     state = open_state(state_dir, os.environ, warn=warn)
@@ -54,49 +55,47 @@ def agent(
         session_key = state.registry(who).key_of_session(session_id)
     key = session_key or state.main_key(who)
     conversation = state.conversation(who, key, model_ref, holder="strandline agent")
-    result = asyncio.run(_turn(conversation, text, show=not as_json))
+    result = run(_turn(conversation, text, silent=as_json))
     if as_json:
         print_json(_report(conversation, result))
 
 
-async def _turn(conversation: Conversation, text: str, *, show: bool) -> TurnResult:
+async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnResult:
+    """The turn and what follows it; a `silent` one prints nothing."""
+    from strandline.cli.screen import TerminalScreen  # noqa: PLC0415 - heavy
+    from strandline.cli.telling import Telling  # noqa: PLC0415 - heavy
+    from strandline.runtime.events import nobody  # noqa: PLC0415 - heavy
+
+    def so_far() -> tuple[str, int]:
+        return conversation.session_id, conversation.row.compaction_count or 0
+
+    screen = TerminalScreen()
+    told = conversation.row.verbose_level != "off"
+    telling = Telling(screen, so_far, verbose=told)
     try:
-        result = await conversation.say(text, listener=_print if show else _keep_quiet)
-        if show and result.reply:
-            click.echo()
-        made = await conversation.settle()
+        with screen.working():
+            try:
+                result = await conversation.say(text, listener=nobody if silent else telling.hear)
+            finally:
+                telling.end()
+        made = await _settled(conversation, screen, silent=silent)
     finally:
+        telling.no_more()
         await conversation.close()
     return replace(result, compactions=(*result.compactions, *made))
 
 
-def _print(event: TurnEvent) -> None:
-    from strandline.cli.receipts import receipt_line  # noqa: PLC0415 - heavy
-    from strandline.runtime.events import (  # noqa: PLC0415 - heavy
-        AskedAgain,
-        CompactionReceipt,
-        Notice,
-        ReplyText,
-        ToolStarted,
-    )
-
-    match event:
-        case ReplyText(text):
-            click.echo(safe(text), nl=False)
-            sys.stdout.flush()
-        case CompactionReceipt():
-            note(receipt_line(event))
-        case ToolStarted(_, name, _):
-            note(f"· {name}")
-        case AskedAgain(model, reason, _):
-            note(f"{reason}; asking {model}")
-        case Notice(text):
-            note(text)
-
-
-def _keep_quiet(event: TurnEvent) -> None:
-    """With --json nothing but the object is printed."""
-    del event
+async def _settled(
+    conversation: Conversation, screen: TerminalScreen, *, silent: bool
+) -> tuple[CompactionReceipt, ...]:
+    """What was compacted after the turn; Ctrl-C gives that up, for the answer is there."""
+    try:
+        with screen.working(FINISHING):
+            return await stoppable(conversation.settle())
+    except asyncio.CancelledError:
+        if not silent:
+            screen.status(GIVEN_UP)
+        return ()
 
 
 def _report(conversation: Conversation, result: TurnResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from strandline.cli.gist import kind_of, words_of
 from strandline.cli.outline import outline
+from strandline.cli.output import columns
 from strandline.cli.words import cut
 from strandline.transcript.session import Session
 
@@ -17,7 +18,7 @@ def tree_lines(session: Session) -> Iterator[str]:
     for before, node in outline(session.tree()):
         mark = "»" if node.is_leaf else " "
         label = f" [{node.label}]" if node.label else ""
-        yield f"{mark} {before}{_line(session, node.id, label)}"
+        yield _cut(f"{mark} {before}{_line(session, node.id, label)}")
 
 
 def branch_lines(session: Session) -> Iterator[str]:
@@ -26,9 +27,13 @@ def branch_lines(session: Session) -> Iterator[str]:
     for tip in session.tips():
         mark = "»" if tip in path else " "
         label = session.label(tip)
-        yield f"{mark} {_line(session, tip, f' [{label}]' if label else '')}"
+        yield _cut(f"{mark} {_line(session, tip, f' [{label}]' if label else '')}")
 
 
 def _line(session: Session, entry_id: str, label: str) -> str:
     entry = session.entry(entry_id)
-    return cut(f"{entry_id}{label} {kind_of(entry)}: {words_of(entry)}", LINE_COLUMNS)
+    return f"{entry_id}{label} {kind_of(entry)}: {words_of(entry)}"
+
+
+def _cut(line: str) -> str:
+    return cut(line, min(LINE_COLUMNS, columns()))

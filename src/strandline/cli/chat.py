@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from strandline.cli.addressing import agent_of
-from strandline.cli.notices import note, warn
+from strandline.cli.notices import warn
 from strandline.cli.output import columns
 from strandline.cli.row_text import row_line
-from strandline.cli.words import cut, one_line, safe
+from strandline.cli.words import amount, cut, one_line
 from strandline.errors import StrandlineError
 from strandline.manager import SessionManager
 from strandline.sessions.rows import transcript_name
 
 if TYPE_CHECKING:
-    from strandline.cli.chat_loop import ChatLoop
+    from strandline.cli.chat_loop import ChatLoop, Screen
     from strandline.runtime.registry import SessionRegistry
     from strandline.sessions.rows import SessionRow
     from strandline.wiring import State
 
 MOST_LISTED = 9
-
-
-class TerminalScreen:
-    """Prints to standard output; what is about the chat itself is dim, errors go to stderr."""
-
-    def __init__(self) -> None:
-        self._in_reply = False
-
-    def reply(self, text: str) -> None:
-        self._in_reply = True
-        click.echo(safe(text), nl=False)
-        sys.stdout.flush()
-
-    def end_reply(self) -> None:
-        if self._in_reply:
-            click.echo()
-            self._in_reply = False
-
-    def line(self, text: str) -> None:
-        click.echo(safe(text))
-
-    def status(self, text: str) -> None:
-        self.end_reply()
-        note(text)
-
-    def error(self, error: StrandlineError) -> None:
-        self.end_reply()
-        warn(str(error))
 
 
 @click.command()
@@ -72,13 +42,14 @@ def chat(
     model_ref: str | None,
 ) -> None:
     """Talk to an agent. Without a terminal, answer each line of standard input."""
-    from strandline.wiring import open_state  # noqa: PLC0415 - what a chat needs is heavy
+    from strandline.cli.stopping import run  # noqa: PLC0415 - what a chat needs is heavy
+    from strandline.wiring import open_state  # noqa: PLC0415
 
     state = open_state(state_dir, os.environ, warn=warn)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     who = agent_of(agent_id, session_key)
     key = session_key or _choose_key(state, who, new=new, ask=interactive)
-    failed = asyncio.run(_chat(state, who, key, model_ref, interactive=interactive))
+    failed = run(_chat(state, who, key, model_ref, interactive=interactive))
     if failed and not interactive:
         raise SystemExit(1)
 
@@ -88,27 +59,28 @@ async def _chat(
 ) -> bool:
     from strandline.cli.chat_commands import run_command  # noqa: PLC0415 - heavy
     from strandline.cli.chat_loop import ChatLoop  # noqa: PLC0415 - heavy
+    from strandline.cli.lines import piped_lines, typed_lines  # noqa: PLC0415 - needs asyncio
+    from strandline.cli.screen import TerminalScreen  # noqa: PLC0415 - needs asyncio
 
     conversation = state.conversation(agent_id, key, model_ref, holder="strandline chat")
     screen = TerminalScreen()
-    loop = ChatLoop(state, agent_id, conversation, screen, run_command)
+    loop = ChatLoop(state, agent_id, conversation, screen, run_command, interactive=interactive)
     try:
         if interactive:
             _greet(loop, screen)
-            await loop.run(_typed_lines())
-        else:
-            await loop.run(_piped_lines())
+        await loop.run(typed_lines() if interactive else piped_lines())
     finally:
         await loop.conversation.close()
     return loop.failed
 
 
-def _greet(loop: ChatLoop, screen: TerminalScreen) -> None:
+def _greet(loop: ChatLoop, screen: Screen) -> None:
     conversation = loop.conversation
     count = conversation.session.entry_count
     screen.status(f"{conversation.agent.info.ref} · {conversation.key} · /help for commands")
     if count:
-        screen.status(f"going on with {conversation.session_id} ({count} entries)")
+        entries = amount(count, "entry", "entries")
+        screen.status(f"going on with {conversation.session_id} ({entries})")
 
 
 # -- which conversation ------------------------------------------------------------------
@@ -153,39 +125,10 @@ def _pick(registry: SessionRegistry, recent: list[tuple[str, str]]) -> str:
     for number, (_, line) in enumerate(recent, 1):
         click.echo(cut(f"{number}  {one_line(line)}", columns()))
     click.echo("n  a new conversation")
-    answer = click.prompt("Which one?", default="1", show_default=True).strip().lower()
-    if answer in {"n", "new"}:
-        return registry.new_key()
-    if answer.isdigit() and 1 <= int(answer) <= len(recent):
-        return recent[int(answer) - 1][0]
-    raise click.UsageError(f"{answer!r} is none of them")
-
-
-# -- where lines come from -----------------------------------------------------------------
-
-
-async def _piped_lines() -> AsyncIterator[str]:
-    while line := await asyncio.to_thread(sys.stdin.readline):
-        yield line
-
-
-async def _typed_lines() -> AsyncIterator[str]:
-    """Lines with editing, history and completion; Ctrl-C empties the line, Ctrl-D leaves."""
-    from prompt_toolkit import PromptSession  # noqa: PLC0415 - only with a terminal
-    from prompt_toolkit.completion import WordCompleter  # noqa: PLC0415
-    from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415
-
-    from strandline.cli.chat_commands import COMMANDS  # noqa: PLC0415
-
-    names = {command.name: command.purpose for command in COMMANDS}
-    completer = WordCompleter(list(names), meta_dict=names, sentence=True)
-    prompt: PromptSession[str] = PromptSession("> ", completer=completer)
     while True:
-        try:
-            with patch_stdout(raw=True):  # what is done after a turn is told above the prompt
-                line = await prompt.prompt_async()
-            yield line
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
+        answer = click.prompt("Which one?", default="1", show_default=True).strip().lower()
+        if answer in {"n", "new"}:
+            return registry.new_key()
+        if answer.isdecimal() and 1 <= int(answer) <= len(recent):
+            return recent[int(answer) - 1][0]
+        click.echo(f"say a number from 1 to {len(recent)}, or n")

@@ -6,20 +6,20 @@ The table is also the source of `/help` and of completion.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from strandline.cli.chat_loop import ChatLoop, Quit
 from strandline.cli.receipts import plan_lines
-from strandline.cli.words import one_line
+from strandline.cli.words import amount
 from strandline.errors import EntryNotFound, StrandlineError
 from strandline.runtime.conversation import MODES
 from strandline.transcript.messages import ThinkingLevel
 from strandline.transcript.session import Session
 
 LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
-Run = Callable[[ChatLoop, str], Awaitable[None]]
+Run = Callable[[ChatLoop, str], Coroutine[Any, Any, None]]
 
 
 class ChatCommand(NamedTuple):
@@ -32,10 +32,9 @@ class ChatCommand(NamedTuple):
 
 
 async def _new(chat: ChatLoop, rest: str) -> None:
-    await chat.conversation.move_to(None)
-    if rest:
-        await _model(chat, rest)
-    chat.say_status(f"new conversation: {chat.conversation.key}")
+    await chat.new_conversation(rest or None)
+    conversation = chat.conversation
+    chat.say_status(f"new conversation: {conversation.key} · {conversation.agent.info.ref}")
 
 
 async def _reset(chat: ChatLoop, _rest: str) -> None:
@@ -60,8 +59,9 @@ async def _compact(chat: ChatLoop, rest: str) -> None:
 
 async def _undo_compact(chat: ChatLoop, _rest: str) -> None:
     undone = await chat.conversation.undo_compaction()
-    again = f"; {undone.messages_copied} messages were said again" * bool(undone.messages_copied)
-    chat.say_status(f"the conversation stands in full where {undone.compaction_id} was{again}")
+    copied = undone.messages_copied
+    again = f"; {amount(copied, 'message')} after it came along" if copied else ""
+    chat.say_status(f"the conversation is in full again, without {undone.compaction_id}{again}")
     if chat.conversation.compaction_mode == "auto":
         chat.say_status("/compaction off keeps it from being compacted again")
 
@@ -104,15 +104,14 @@ async def _tools(chat: ChatLoop, _rest: str) -> None:
     if not tools or not chat.conversation.agent.info.tools:
         chat.say_status(f"{chat.conversation.agent.info.ref} is offered no tools here")
     else:
-        chat.print_table(*((name, one_line(purpose)) for name, purpose in tools))
+        chat.print_table(*tools)
 
 
 async def _verbose(chat: ChatLoop, rest: str) -> None:
-    if rest not in {"on", "off"}:
-        chat.say_status("say /verbose on or /verbose off")
-        return
-    await chat.conversation.set_verbose(rest)
-    chat.verbose = rest == "on"
+    if rest and rest not in {"on", "off"}:
+        raise StrandlineError(f"{rest!r} is neither on nor off", remedy="say /verbose on or off")
+    if rest:
+        await chat.set_verbose(verbose=rest == "on")
     chat.say_status(f"tools and compactions are {'told' if chat.verbose else 'not told'}")
 
 
@@ -143,11 +142,21 @@ async def _branch(chat: ChatLoop, rest: str) -> None:
         chat.print_branches()
         return
     entry, wants_summary, instructions = rest.partition("--summary")
-    entry_id = session.find(entry.strip())
+    entry_id = _found(session, entry.strip())
     await chat.branch(
         entry_id, summarize=bool(wants_summary), instructions=instructions.strip() or None
     )
     chat.say_status(f"standing at {entry_id}; what you say next grows a branch from there")
+
+
+def _found(session: Session, text: str) -> str:
+    """The entry of that id, beginning of an id or label. Raises `EntryNotFound`."""
+    if not text:
+        raise EntryNotFound("no entry is named", remedy="say /branch ENTRY --summary")
+    try:
+        return session.find(text)
+    except EntryNotFound as error:
+        raise EntryNotFound(error.what, remedy="/tree shows ids and labels") from None
 
 
 async def _label(chat: ChatLoop, rest: str) -> None:
@@ -213,7 +222,7 @@ COMMANDS = (
     ChatCommand("/think", "[LEVEL]", "how hard the model thinks", _think),
     ChatCommand("/retry", "", "answer what got no answer, without saying it again", _retry),
     ChatCommand("/tools", "", "what the agent may use", _tools),
-    ChatCommand("/verbose", "on|off", "whether tools and compactions are told", _verbose),
+    ChatCommand("/verbose", "[on|off]", "whether tools and compactions are told", _verbose),
     ChatCommand("/help", "", "this list", _help),
     ChatCommand("/quit", "", "leave; everything is kept", _quit),
 )

@@ -7,58 +7,40 @@ both. Ctrl-C during a reply stops it and keeps what came.
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+import textwrap
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from strandline.cli.branch_text import branch_lines, tree_lines
-from strandline.cli.conversation import brief
-from strandline.cli.receipts import receipt_line
-from strandline.cli.words import cut, one_line
+from strandline.cli.output import columns
+from strandline.cli.stopping import FINISHING, GIVEN_UP, stoppable
+from strandline.cli.telling import Shown, Telling
+from strandline.cli.words import one_line
 from strandline.errors import StrandlineError
-from strandline.runtime.asking import text_of
 from strandline.runtime.conversation import Conversation
-from strandline.runtime.events import (
-    AskedAgain,
-    CompactionReceipt,
-    CompactionStarted,
-    MemoryFlushed,
-    Notice,
-    ReplyDiscarded,
-    ReplyText,
-    ToolFinished,
-    ToolStarted,
-    TurnEvent,
-)
 from strandline.wiring import State
 
-T = TypeVar("T")
-MOST_TOOL_CHARS = 120
-RunCommand = Callable[["ChatLoop", str], Awaitable[None]]
+RunCommand = Callable[["ChatLoop", str], Coroutine[Any, Any, None]]
 
 
 class Quit(Exception):
     """The person wants to leave."""
 
 
-class Screen(Protocol):
+class Screen(Shown, Protocol):
     """Where a chat prints; a screen makes texts from outside safe to show."""
 
-    def reply(self, text: str) -> None:
-        """More of the model's answer."""
+    def working(self, words: str = ...) -> AbstractContextManager[None]:
+        """While this lasts, long waits are told."""
         ...
 
-    def end_reply(self) -> None:
-        """The answer is over."""
+    def unechoed(self) -> AbstractContextManager[None]:
+        """While this lasts, what is typed ahead is not shown among the answers."""
         ...
 
     def line(self, text: str) -> None:
         """A line that was asked for."""
-        ...
-
-    def status(self, text: str) -> None:
-        """A line about the chat itself."""
         ...
 
     def error(self, error: StrandlineError) -> None:
@@ -70,7 +52,8 @@ class ChatLoop:
     """One chat in one terminal.
 
     `run_command` carries out lines that begin with a slash. `failed` tells whether
-    anything went wrong in the chat.
+    anything went wrong in the chat. A person at the terminal (`interactive`) who presses
+    Ctrl-C stops the reply; otherwise that ends the chat, with `asyncio.CancelledError`.
     """
 
     def __init__(
@@ -80,14 +63,18 @@ class ChatLoop:
         conversation: Conversation,
         screen: Screen,
         run_command: RunCommand,
+        *,
+        interactive: bool = False,
     ) -> None:
         self._state = state
         self._run_command = run_command
+        self._interactive = interactive
         self.agent_id = agent_id
         self.conversation = conversation
         self._screen = screen
         self.failed = False
-        self.verbose = conversation.row.verbose_level != "off"
+        told = conversation.row.verbose_level != "off"
+        self._telling = Telling(screen, self._compactions, verbose=told)
 
     async def run(self, lines: AsyncIterator[str]) -> None:
         """Answer lines until they end or somebody quits; an error ends its line only."""
@@ -95,91 +82,93 @@ class ChatLoop:
             if not line.strip():
                 continue
             try:
-                await self._stoppable(self._answer(line.strip()))
+                await self._attend(line.strip())
             except Quit:
-                return
+                break
             except StrandlineError as error:
                 self.failed = True
                 self._screen.error(error)
-            except asyncio.CancelledError:
-                self._screen.status("stopped; what came is kept")
-        with suppress(asyncio.CancelledError):
-            await self._stoppable(self.conversation.settle())
+        await self._leave()
 
-    async def _answer(self, line: str) -> None:
-        if line.startswith("/"):
-            await self._run_command(self, line)
-            return
+    async def _attend(self, line: str) -> None:
+        """Answer one line; Ctrl-C stops that."""
+        command = line.startswith("/")
         try:
-            await self.conversation.say(line, listener=self._show)
+            with self._screen.unechoed(), self._screen.working():
+                await stoppable(self._run_command(self, line) if command else self._say(line))
+        except asyncio.CancelledError:
+            self._screen.status("stopped" if command else "stopped; what came is kept")
+            if not self._interactive:
+                raise
         finally:
-            self._screen.end_reply()
+            self._telling.end()
 
-    async def _stoppable(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work`; Ctrl-C cancels it instead of ending the program."""
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, task.cancel)
+    async def _say(self, line: str) -> None:
+        await self.conversation.say(line, listener=self._telling.hear)
+
+    async def _leave(self) -> None:
+        """Wait for what is done after the last turn; Ctrl-C gives it up, nothing is lost."""
         try:
-            return await task
+            with self._screen.unechoed(), self._screen.working(FINISHING):
+                await stoppable(self.conversation.settle())
+        except asyncio.CancelledError:
+            self._screen.status(GIVEN_UP)
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            self._telling.no_more()
 
-    def _show(self, event: TurnEvent) -> None:
-        match event:
-            case ReplyText(text):
-                self._screen.reply(text)
-            case ReplyDiscarded():
-                self._screen.status("the answer so far is void")
-            case AskedAgain(model, reason, wait_ms):
-                wait = f" in {wait_ms / 1000:.1f} s" if wait_ms else ""
-                self._screen.status(f"{reason}; asking {model}{wait}")
-            case Notice(text):
-                self._screen.status(text)
-            case _ if self.verbose:
-                self._show_details(event)
-
-    def _show_details(self, event: TurnEvent) -> None:
-        """What is shown unless the person does not want it: tools and upkeep."""
-        match event:
-            case ToolStarted(_, name, arguments):
-                self._screen.status(cut(f"· {name} {one_line(brief(arguments))}", MOST_TOOL_CHARS))
-            case ToolFinished(_, name, True, message):
-                text = one_line(text_of(message))
-                self._screen.status(cut(f"· {name} failed: {text}", MOST_TOOL_CHARS))
-            case CompactionStarted(trigger):
-                self._screen.status(f"🧹 Compacting ({trigger}) …")
-            case CompactionReceipt():
-                count = self.conversation.row.compaction_count or 0
-                automatic = event.trigger != "manual"
-                self._screen.status(receipt_line(event, count + 1 if automatic else None))
-            case MemoryFlushed(notes, _) if notes:
-                self._screen.status(f"· memory: {notes} notes written")
+    def _compactions(self) -> tuple[str, int]:
+        return self.conversation.session_id, self.conversation.row.compaction_count or 0
 
     # -- what commands use -----------------------------------------------------------------
 
+    @property
+    def verbose(self) -> bool:
+        """Whether tools and upkeep are told."""
+        return self._telling.verbose
+
+    async def set_verbose(self, *, verbose: bool) -> None:
+        """Tell of tools and upkeep from now on, or don't; the row remembers it."""
+        await self.conversation.set_verbose("on" if verbose else "off")
+        self._telling.verbose = verbose
+
     async def compact(self, instructions: str | None) -> None:
         """Compact now and say what came of it."""
-        await self.conversation.compact(instructions, listener=self._show)
+        self._telling.verbose, before = True, self._telling.verbose  # it was asked for
+        try:
+            await self.conversation.compact(instructions, listener=self._telling.hear)
+        finally:
+            self._telling.verbose = before
 
     async def retry(self) -> None:
         """Answer what was said last and has no answer."""
-        try:
-            await self.conversation.retry(listener=self._show)
-        finally:
-            self._screen.end_reply()
+        await self.conversation.retry(listener=self._telling.hear)
 
     async def branch(self, entry_id: str, *, summarize: bool, instructions: str | None) -> None:
         """Go to another entry, with a summary of what is left if that is wanted."""
         gone = await self.conversation.branch(
-            entry_id, summarize=summarize, instructions=instructions, listener=self._show
+            entry_id,
+            summarize=summarize,
+            instructions=instructions,
+            listener=self._telling.hear,
         )
         if gone.summary is not None:
-            self.say_status(f"a summary by {gone.summary.by} came along")
+            self.say_status(f"a summary of what is left, by {gone.summary.by}, came along")
+        elif summarize:
+            self.say_status("nothing is left behind that could be summarised")
 
     def tools(self) -> list[tuple[str, str]]:
-        """The tools that the agent has, each with its purpose."""
-        return self._state.toolbox(self.agent_id).purposes()
+        """The tools that the agent has, each with its purpose in a sentence."""
+        return [
+            (name, one_line(purpose).partition(". ")[0].removesuffix("."))
+            for name, purpose in self._state.toolbox(self.agent_id).purposes()
+        ]
+
+    async def new_conversation(self, ref: str | None) -> None:
+        """Begin another conversation, with the model `ref` if one is given."""
+        agent = self._state.agent(self.agent_id, ref) if ref else None
+        await self.conversation.move_to(None)
+        if agent is not None:
+            await self.conversation.use(agent)
 
     async def use_model(self, ref: str) -> None:
         """Let another model answer. Raises `ConfigError` for one that cannot."""
@@ -199,10 +188,14 @@ class ChatLoop:
         self._screen.status(text)
 
     def print_table(self, *rows: tuple[str, str]) -> None:
-        """Names and values in two columns."""
+        """Names and values in two columns; what is too wide goes on below itself."""
         width = max(len(name) for name, _ in rows)
+        room = max(20, columns() - width - 2)
         for name, value in rows:
-            self._screen.line(f"{name:<{width}}  {value}")
+            first, *more = textwrap.wrap(value, room) or [""]
+            self._screen.line(f"{name:<{width}}  {first}")
+            for line in more:
+                self._screen.line(f"{'':<{width}}  {line}")
 
     def print_tree(self) -> None:
         """The tree of the session."""

@@ -27,7 +27,9 @@ from strandline.transcript.entries import (
 from strandline.transcript.messages import Message
 
 PartKind = Literal["text", "thinking", "call", "result", "image", "problem"]
-TELLING_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "prompt")
+TELLING_ARGUMENTS = (
+    "command", "path", "file_path", "pattern", "query", "url", "name", "prompt", "note"
+)  # fmt: skip
 """The argument that says what a call was about, most telling first."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from strandline import __version__
-from strandline.cli.failures import NobodyReads, guarded
+from strandline.cli.failures import INTERRUPTED, NobodyReads, guarded
 from strandline.cli.lazy import LazyCommand, LazyGroup
 from strandline.settings.places import STATE_DIR_VARIABLE, resolve_state_dir
 
@@ -52,9 +53,12 @@ class Strandline(LazyGroup):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a locale that lacks characters
         run = super().main
-        sys.exit(
-            guarded(lambda: run(args, "strandline", complete_var, standalone_mode=False, **extra))
+        code = guarded(
+            lambda: run(args, "strandline", complete_var, standalone_mode=False, **extra)
         )
+        if code == INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends; pressed again, without a word
+        sys.exit(code)
 
 
 @click.group(

@@ -70,8 +70,10 @@ class SlowNotice:
         """Say `text` unless `done` comes first; nothing where nobody looks."""
         self.done()
         if sys.stderr.isatty():
+            context = click.get_current_context(silent=True)  # which the thread does not know
             words = {"message": dim(f"{one_line(text)} …"), "err": True}
-            self._timer = threading.Timer(self._delay_s, click.echo, kwargs=words)
+            colour = {"color": context.color if context else None}
+            self._timer = threading.Timer(self._delay_s, click.echo, kwargs={**words, **colour})
             self._timer.daemon = True
             self._timer.start()
 

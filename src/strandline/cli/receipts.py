@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from strandline.cli.words import amount
 from strandline.context.budget import Budget
 from strandline.context.compaction import CompactionPlan
 from strandline.runtime.compacting import receipt_object
@@ -24,8 +25,8 @@ def receipt_line(receipt: CompactionReceipt, count: int | None = None) -> str:
     return (
         f"🧹 {title}{counted}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens "
         f"({receipt.tokens_freed:,} freed, budget {receipt.budget_tokens:,}), "
-        f"{receipt.messages_summarised} messages summarised by {receipt.summarizer}, "
-        f"{receipt.messages_kept} kept"
+        f"{amount(receipt.messages_summarised, 'message')} summarised by {receipt.summarizer}, "
+        f"{receipt.messages_kept:,} kept"
     )
 
 
@@ -57,8 +58,8 @@ def plan_lines(plan: CompactionPlan, budget: Budget, summarizer: str) -> Iterato
     )
     split = ", in the middle of a turn" if plan.request.split_turn else ""
     yield (
-        f"{len(plan.summarised)} messages would be summarised by {summarizer}; "
-        f"{len(plan.kept)} stay, from entry {plan.first_kept_entry_id} on{split}"
+        f"{amount(len(plan.summarised), 'message')} would be summarised by {summarizer}; "
+        f"{len(plan.kept):,} kept, from entry {plan.first_kept_entry_id} on{split}"
     )
     for title, key in (("modified", "modifiedFiles"), ("read", "readFiles")):
         if plan.details[key]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from strandline.cli.gist import kind_of, words_of
 from strandline.cli.notices import note, warn
-from strandline.cli.output import columns, json_option, print_json, print_lines
+from strandline.cli.output import columns, json_option, print_json, print_lines, slow_notice
 from strandline.cli.transcript_file import file_argument, opened
 from strandline.cli.words import cut, one_line
 from strandline.errors import EntryNotFound
@@ -44,6 +43,8 @@ def branch(
     """
     if summary and summarize:
         raise click.UsageError("give --summary or --summarize, not both")
+    if model_ref and not summarize:
+        raise click.UsageError("--model is for --summarize")
     with opened(file, state_dir) as session:
         target = session.find(entry)
         with session.run_lock(timeout_ms=BUSY_TIMEOUT_MS, holder="strandline session branch"):
@@ -63,6 +64,7 @@ def branch(
 def _summarize(
     session: SessionManager, state_dir: Path, target: str, model_ref: str | None
 ) -> None:
+    from strandline.cli.stopping import run  # noqa: PLC0415 - heavy
     from strandline.runtime.branching import go_to  # noqa: PLC0415 - heavy
     from strandline.runtime.events import Notice, TurnEvent  # noqa: PLC0415 - heavy
     from strandline.wiring import open_state  # noqa: PLC0415 - heavy
@@ -81,7 +83,11 @@ def _summarize(
         finally:
             await agent.aclose()
 
-    asyncio.run(go())
+    slow_notice.expect("summarising")
+    try:
+        run(go())
+    finally:
+        slow_notice.done()
 
 
 def _described(session: SessionManager, entry_id: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from strandline.cli.notices import note, warn
 from strandline.cli.output import json_option, print_json, print_lines, slow_notice
 from strandline.cli.session_change import BUSY_TIMEOUT_MS
+from strandline.cli.stopping import run
 from strandline.cli.transcript_file import file_argument, opened
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def compact(  # noqa: PLR0913 - one for each option
         work = (
             _preview(session, agent, instructions) if dry_run else _do(session, agent, instructions)
         )
-        report, lines = asyncio.run(work)
+        report, lines = run(work)
     if as_json:
         print_json({"file": str(file), "dryRun": dry_run, **report})
     else:

@@ -53,7 +53,7 @@ def sessions(
 def _limit(text: str) -> int | None:
     if text == "all":
         return None
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
         return int(text)
     raise click.UsageError(f"--limit {text!r}: give a number above 0, or all")
 

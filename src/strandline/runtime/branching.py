@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline.context.assemble import prepare
-from strandline.context.budget import Budget
 from strandline.context.files import file_operations
 from strandline.context.shorten import shorten_text
 from strandline.context.summarize import Summary, SummaryRequest
 from strandline.errors import BranchRefused
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import Listener, Notice
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.hooks import BeforeTree, Cancel, Supply, ask_hooks
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import JsonObject
@@ -55,32 +55,48 @@ async def go_to(
             remedy="go there without that hook",
         )
     summary, details = await _summary(agent, left, said, instructions, wanted=summarize)
-    if summary is None:
-        return Branched(await asyncio.to_thread(_move, session, entry_id), None)
-    for note in summary.notes:
+    for note in summary.notes if summary is not None else ():
         listener(Notice(note))
-    await asyncio.to_thread(
-        session.branch_with_summary,
-        entry_id,
-        summary.text,
-        details=details,
-        from_hook=isinstance(said, Supply) or None,
-    )
-    return Branched(session.leaf_id, summary)
 
+    def move() -> str | None:
+        if summary is not None:
+            by_hook = isinstance(said, Supply) or None
+            session.branch_with_summary(entry_id, summary.text, details=details, from_hook=by_hook)
+        elif entry_id is not None:
+            session.branch(entry_id)
+        else:
+            session.reset_leaf()
+        return session.leaf_id
 
-def _move(session: Session, entry_id: str | None) -> str | None:
-    if entry_id is None:
-        session.reset_leaf()
-    else:
-        session.branch(entry_id)
-    return session.leaf_id
+    return Branched(await to_the_end(asyncio.to_thread(move)), summary)
 
 
 def _left_behind(session: Session, entry_id: str | None) -> Sequence[PathMessage]:
-    """The messages that only the branch that is left holds, oldest first."""
+    """The messages that only the branch that is left holds, oldest first.
+
+    A compaction on it tells of what stays, too, unless nothing does; so what it summarised
+    takes its place.
+    """
     stays = set(session.path(entry_id)) if entry_id is not None else set()
-    return [item for item in session.build_context().items if item.entry_id not in stays]
+    path = session.path()
+    if not stays.intersection(path):
+        return session.build_context().items
+    left = [each for each in path if each not in stays]
+    found: dict[str, PathMessage] = {}
+    end = path[-1] if left else None
+    while end is not None:
+        items = session.build_context(end).items
+        found.update((item.entry_id, item) for item in items)
+        compaction = items[0] if items and _is_compaction(items[0]) else None
+        end = None
+        if compaction is not None and compaction.entry_id not in stays:
+            end = path[path.index(compaction.entry_id) - 1]
+    said = (found[each] for each in left if each in found)
+    return [item for item in said if not _is_compaction(item)]
+
+
+def _is_compaction(item: PathMessage) -> bool:
+    return item.message.get("role") == "compactionSummary"
 
 
 async def _summary(
@@ -91,23 +107,29 @@ async def _summary(
     *,
     wanted: bool,
 ) -> tuple[Summary | None, JsonObject | None]:
-    budget = agent.budget()
     if said is not None:
-        text = shorten_text(said.summary, budget.summary_cap, agent.tokens.counter)
-        return Summary(text, "hook"), said.details or None
+        return await asyncio.to_thread(_supplied, agent, said)
     if not wanted or not left:
         return None, None
-    request = await asyncio.to_thread(_request, agent, budget, left, instructions)
+    request, details = await asyncio.to_thread(_request, agent, left, instructions)
     if not request.messages:
         return None, None
-    details = file_operations(item.message for item in left)
     return await agent.summarizer.summarize(request), details
 
 
+def _supplied(agent: Agent, said: Supply) -> tuple[Summary | None, JsonObject | None]:
+    if not said.summary.strip():
+        return None, None
+    text = shorten_text(said.summary, agent.budget().summary_cap, agent.tokens.counter)
+    return Summary(text, "hook"), said.details or None
+
+
 def _request(
-    agent: Agent, budget: Budget, left: Sequence[PathMessage], instructions: str | None
-) -> SummaryRequest:
+    agent: Agent, left: Sequence[PathMessage], instructions: str | None
+) -> tuple[SummaryRequest, JsonObject]:
+    budget = agent.budget()
     view = prepare(left, budget=budget, tokens=agent.tokens)
     room = max(1, min(budget.summary_cap, view.tokens))
     messages = tuple(said.message for said in view.messages)
-    return SummaryRequest(messages, room, instructions=instructions)
+    request = SummaryRequest(messages, room, instructions=instructions)
+    return request, file_operations(item.message for item in left)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from strandline.context.budget import Budget
 from strandline.context.compaction import CompactionPlan, NoCompaction, plan_compaction
@@ -20,14 +20,13 @@ from strandline.errors import CompactionRefused, SessionBusy, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import (
     CompactionReceipt,
-    CompactionStarted,
     CompactionTrigger,
     Listener,
     Notice,
-    TurnEvent,
 )
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.hooks import BeforeCompact, Cancel, Supply, ask_hooks
+from strandline.runtime.pending_compaction import PendingCompaction
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.session import Session
@@ -36,44 +35,6 @@ Lane = Callable[[], AbstractAsyncContextManager[None]]
 
 CHOSEN_BY_HOOK = "hook"
 """The summariser of a summary that a hook supplied."""
-
-
-@dataclass
-class PendingCompaction:
-    """A compaction in the making: planned, its summary being written, not yet appended.
-
-    `listeners` heard that it was begun, and will hear how it ends: a receipt or a notice.
-    `given_up` says why it will not be appended.
-    """
-
-    trigger: CompactionTrigger
-    plan: CompactionPlan
-    budget: Budget
-    listeners: list[Listener] = field(default_factory=list)
-    waiting: int = 0
-    receipt: CompactionReceipt | None = None
-    given_up: str | None = None
-    writing: asyncio.Task[tuple[Summary, JsonObject]] = field(init=False)
-
-    @property
-    def planned(self) -> set[str]:
-        """The entries of the context that was planned for."""
-        return {*self.plan.summarised, *self.plan.kept}
-
-    def begun(self, listener: Listener) -> None:
-        """Tell that it is being made, to one who will hear how it ends."""
-        self.listeners.append(listener)
-        listener(CompactionStarted(self.trigger))
-
-    def tell(self, event: TurnEvent) -> None:
-        """Tell all who heard that it was begun."""
-        for listener in self.listeners:
-            listener(event)
-
-    def ended(self, event: TurnEvent) -> None:
-        """Tell how it ended, once."""
-        self.tell(event)
-        self.listeners.clear()
 
 
 class Compactor:
@@ -113,7 +74,7 @@ class Compactor:
         """
         items = await asyncio.to_thread(self._items)
         current = self._pending
-        if current is not None and instructions is None and _still_holds(current, items):
+        if current is not None and instructions is None and current.still_holds(items):
             current.begun(listener)
             return current
         if current is not None:
@@ -132,35 +93,24 @@ class Compactor:
         """Wait for the summary and append it.
 
         `lane` takes the session's lane for the appending; by default the caller holds it.
-        Raises what the summariser raised, and `CompactionRefused`, `SessionBusy`.
-        """
-        await self.summarised(pending)
-        try:
-            async with lane():
-                return await self.commit(pending, listener)
-        except asyncio.CancelledError:
-            if pending.receipt is None and not pending.waiting:
-                self._give_up(pending, "it was stopped")
-            raise
-        except SessionBusy as busy:  # the summary waits for the next who needs it
-            pending.ended(_refusal(pending, str(busy)))
-            raise
-
-    async def summarised(self, pending: PendingCompaction) -> None:
-        """Wait for the summary. When the last who waits is cancelled, so is the summary.
-
-        Raises what the summariser raised, and `CompactionRefused` where it was given up.
+        When the last who waits is cancelled, the compaction is given up. Raises what the
+        summariser raised, `CompactionRefused` where it was given up, and `SessionBusy`.
         """
         pending.waiting += 1
         try:
             await asyncio.wait([pending.writing])
+            pending.written()
+            async with lane():
+                return await self.commit(pending, listener)
         except asyncio.CancelledError:
-            if pending.waiting == 1:
+            if pending.receipt is None and pending.waiting == 1:
                 self._give_up(pending, "it was stopped")
+            raise
+        except SessionBusy as busy:  # the summary waits for the next who needs it
+            pending.refused(str(busy))
             raise
         finally:
             pending.waiting -= 1
-        _require_written(pending)
 
     async def commit(self, pending: PendingCompaction, listener: Listener) -> CompactionReceipt:
         """Append the entry of a summary that is written; the caller holds the lane.
@@ -176,12 +126,12 @@ class Compactor:
         return await to_the_end(self._commit(pending))
 
     async def _commit(self, pending: PendingCompaction) -> CompactionReceipt:
-        summary, details = _require_written(pending)
+        summary, details = pending.written()
         self._forget(pending)
         try:
             receipt = await asyncio.to_thread(self._append, pending, summary, details)
         except Exception as error:
-            pending.ended(_refusal(pending, str(error)))
+            pending.refused(str(error))
             raise
         pending.receipt = receipt
         for note in summary.notes:
@@ -265,21 +215,21 @@ class Compactor:
         self._forget(pending)
         pending.given_up = pending.given_up or why
         pending.writing.cancel()
-        pending.ended(_refusal(pending, why))
+        pending.refused(why)
 
     def _append(
         self, pending: PendingCompaction, summary: Summary, details: JsonObject
     ) -> CompactionReceipt:
         plan, tokens = pending.plan, self.agent.tokens
         items = self._items()
-        if not _still_holds(pending, items):
+        if not pending.still_holds(items):
             raise CompactionRefused(
                 "the compaction was not written: the conversation went elsewhere meanwhile",
                 remedy="compact again where it stands now",
             )
         text = plan.summary(summary.text, tokens.counter)
         tokens_after = plan.tokens_after(text, tokens)
-        added = items[len(pending.planned) :]
+        added = items[len(plan.summarised) + len(plan.kept) :]
         came = sum(tokens.of(item.entry_id, item.message) for item in added)
         receipt = CompactionReceipt(
             trigger=pending.trigger,
@@ -329,29 +279,3 @@ def receipt_object(receipt: CompactionReceipt) -> JsonObject:
     if receipt.usage is not None:
         written["usage"] = receipt.usage
     return written
-
-
-def _still_holds(pending: PendingCompaction, items: Sequence[PathMessage]) -> bool:
-    """Whether the conversation still begins with what was planned for.
-
-    The plan has them in the order of the view, where a late result stands beside its call.
-    """
-    planned = pending.planned
-    return {item.entry_id for item in items[: len(planned)]} == planned
-
-
-def _require_written(pending: PendingCompaction) -> tuple[Summary, JsonObject]:
-    """What was written. Raises what the summariser raised, `CompactionRefused` otherwise."""
-    writing = pending.writing
-    if writing.done() and not writing.cancelled() and writing.exception() is not None:
-        return writing.result()
-    if pending.given_up is not None or writing.cancelled():
-        raise CompactionRefused(
-            f"nothing was compacted: {pending.given_up or 'it was stopped'}",
-            remedy="compact again if the context is still too large",
-        )
-    return writing.result()
-
-
-def _refusal(pending: PendingCompaction, why: str) -> Notice:
-    return Notice(f"not compacted ({pending.trigger}): {why}")

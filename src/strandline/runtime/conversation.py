@@ -7,34 +7,42 @@ Source: spec 4, A turn; spec 2, Looking.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, suppress
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import get_args
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
 from strandline.errors import NothingToAnswer, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.branching import Branched, go_to
-from strandline.runtime.compacting import Compactor
 from strandline.runtime.delivery import Delivery
-from strandline.runtime.events import CompactionReceipt, Listener, nobody
-from strandline.runtime.inbound import INBOUND_ID, is_answered, said_before
+from strandline.runtime.events import CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.finishing import to_the_end
+from strandline.runtime.inbound import INBOUND_ID, Heard, is_answered
 from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS, lane
 from strandline.runtime.registry import OpenSession, SessionRegistry
 from strandline.runtime.silence import Occasion, deliverable
 from strandline.runtime.turn import TurnResult, context_size, run_turn, user_message
 from strandline.runtime.undo import Undone, undo_compaction
 from strandline.runtime.upkeep import Upkeep
+from strandline.runtime.waiting_line import WaitingLine
 from strandline.sessions.rows import SessionRow
 from strandline.transcript.messages import Message, ThinkingLevel
 from strandline.transcript.session import Session
 
 MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
+MOST_RECEIPTS = 100
+"""As many receipts wait for `settle`; the oldest go first."""
+LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 
 
 class Conversation:
     """An agent and the session that a key writes to now.
 
+    What is asked of one conversation at the same time is done in the order in which it came.
     `holder` is what others are told while a turn runs. Close it when done.
     """
 
@@ -51,8 +59,9 @@ class Conversation:
         self.agent = agent
         self._holder = holder
         self._lock_timeout_ms = lock_timeout_ms
-        self._open: OpenSession = registry.open(key)
-        self._upkeep = self._new_upkeep()
+        self._line = WaitingLine(holder, lock_timeout_ms)
+        self._receipts: deque[CompactionReceipt] = deque(maxlen=MOST_RECEIPTS)
+        self._stand_on(registry.open(key))
 
     @property
     def key(self) -> str:
@@ -96,7 +105,7 @@ class Conversation:
             message = {**message, INBOUND_ID: inbound_id}
         async with self._lane():
             if inbound_id is not None and await asyncio.to_thread(
-                said_before, self.session, inbound_id
+                self._heard.said_before, inbound_id
             ):
                 return await self._turn(None, listener, occasion)
             return await self._turn(message, listener, occasion)
@@ -129,20 +138,25 @@ class Conversation:
                 message,
                 listener=delivery.hear,
                 compactor=upkeep.compactor,
-                before_compaction=lambda: upkeep.flush_if_due(
-                    listener, without=self.session.leaf_id
-                ),
+                before_compaction=lambda: upkeep.flush_if_due(listener),
                 session_key=self.key,
             )
         except BaseException:
-            delivery.end()
-            with suppress(StrandlineError):  # the first error is the one to tell
-                self._registry.note_interruption(self.key, delivery.usages)
+            await to_the_end(asyncio.to_thread(self._note_interruption, delivery))
             raise
-        await asyncio.to_thread(self._registry.note_turn, self.key, result)
-        upkeep.compacted |= bool(result.compactions)
+        finally:
+            upkeep.compacted |= bool(delivery.compactions)
+        try:
+            await asyncio.to_thread(self._registry.note_turn, self._open, result)
+        except StrandlineError as error:  # the answer is there: nobody is to ask again
+            listener(Notice(f"the turn was not noted in the session's row: {error}"))
         upkeep.start(listener)
+        delivery.finish()
         return replace(result, reply=deliverable(result.reply, occasion))
+
+    def _note_interruption(self, delivery: Delivery) -> None:
+        with suppress(StrandlineError):  # the error of the turn is the one to tell
+            self._registry.note_interruption(self._open, delivery.usages, delivery.compactions)
 
     async def settle(self) -> tuple[CompactionReceipt, ...]:
         """Wait for what is being done after the last turns; what was compacted in it."""
@@ -151,16 +165,19 @@ class Conversation:
     async def compact(
         self, instructions: str | None = None, *, listener: Listener = nobody
     ) -> CompactionReceipt:
-        """Compact now. Raises `CompactionRefused` where it would not help."""
-        await asyncio.to_thread(self._prepare)
-        return await self._upkeep.compact("manual", listener, instructions)
+        """Compact now, or join the compaction that is being made (not with `instructions`).
+
+        Raises `CompactionRefused` where it would not help, and `SessionBusy`.
+        """
+        async with self._lane():
+            await asyncio.to_thread(self._set_up)
+        return await self._upkeep.compact(listener, instructions)
 
     async def preview_compaction(self, instructions: str | None = None) -> CompactionPlan:
         """What `compact` would do. Changes nothing. Raises `CompactionRefused`."""
-        await asyncio.to_thread(self._prepare)
-        agent = self._upkeep.agent
-        budget = agent.budget()
-        return await asyncio.to_thread(self._upkeep.compactor.plan, budget, "manual", instructions)
+        await asyncio.to_thread(self.session.refresh)
+        await asyncio.to_thread(self._set_up)
+        return await self._upkeep.plan(instructions)
 
     async def undo_compaction(self) -> Undone:
         """Stand where the conversation stood before its newest compaction.
@@ -168,7 +185,7 @@ class Conversation:
         Raises `CompactionRefused` where there is none.
         """
         async with self._lane():
-            return await asyncio.to_thread(undo_compaction, self.session)
+            return await to_the_end(asyncio.to_thread(undo_compaction, self.session))
 
     async def branch(
         self,
@@ -183,7 +200,7 @@ class Conversation:
         Raises `EntryNotFound` and `BranchRefused`.
         """
         async with self._lane():
-            return await go_to(
+            gone = await go_to(
                 self.session,
                 self.agent,
                 entry_id,
@@ -191,9 +208,14 @@ class Conversation:
                 instructions=instructions,
                 listener=listener,
             )
+            if gone.summary is not None:
+                note = self._registry.note_usage
+                await asyncio.to_thread(note, self._open, gone.summary.usage)
+            return gone
 
     async def context_size(self) -> tuple[int, int]:
         """What the context takes, in the provider's tokens, and the window it has."""
+        await asyncio.to_thread(self.session.refresh)
         return await context_size(self.session, self.agent)
 
     @property
@@ -207,48 +229,49 @@ class Conversation:
 
     async def set_compaction_mode(self, mode: CompactionMode | None) -> None:
         """Let this session be compacted otherwise than its agent says; None goes back."""
-        note = self._registry.note_choice
-        await asyncio.to_thread(lambda: note(self.key, compaction_mode=mode))
+        await self._choose(compaction_mode=mode)
 
     async def set_thinking(self, level: ThinkingLevel) -> None:
         """From here on, models think this hard."""
         async with self._lane():
             await asyncio.to_thread(self.session.append_thinking_level_change, level)
-        note = self._registry.note_choice
-        await asyncio.to_thread(lambda: note(self.key, thinking_level=level))
+        await self._choose(thinking_level=level)
 
     async def set_verbose(self, level: str) -> None:
         """Note whether people want to be told of tools and compactions (``on``, ``off``)."""
+        await self._choose(verbose_level=level)
+
+    async def _choose(self, **choices: str | None) -> None:
         note = self._registry.note_choice
-        await asyncio.to_thread(lambda: note(self.key, verbose_level=level))
+        await asyncio.to_thread(lambda: note(self._open, **choices))
 
     async def reset(self) -> None:
         """Go on under the same key with a new session; the old one becomes an archive.
 
         Raises `SessionBusy` while a turn runs on the old one.
         """
-        await self._upkeep.stop()
         async with self._lane():
-            old = self._open
-            self._open = await asyncio.to_thread(self._registry.reset, self.key)
-        old.session.close()
-        self._upkeep = self._new_upkeep()
+            await self._leave(await asyncio.to_thread(self._registry.reset, self.key))
 
     async def move_to(self, key: str | None) -> None:
         """Go on under another key; None is a new one of its own."""
-        fresh = await asyncio.to_thread(self._registry.open, key or self._registry.new_key())
-        await self._upkeep.stop()
-        self._open.session.close()
-        self._open = fresh
-        self._upkeep = self._new_upkeep()
+        async with self._line.turn(self.key):
+            there = key or self._registry.new_key()
+            await self._leave(await asyncio.to_thread(self._registry.open, there))
 
     async def use(self, agent: Agent) -> None:
-        """Let another model answer from here on; the row remembers the choice."""
-        await self._upkeep.stop()
-        old, self.agent = self.agent, agent
-        self._upkeep = self._new_upkeep()
-        await asyncio.to_thread(self._registry.note_model, self.key, agent.info)
-        await old.aclose()
+        """Let another model answer from here on; the row remembers the choice.
+
+        A compaction that is being made is given up: the old model may be writing it.
+        """
+        async with self._lane():
+            await self._upkeep.stop()
+            old, self.agent = self.agent, agent
+            self._stand_on(self._open)
+            try:
+                await asyncio.to_thread(self._registry.note_model, self._open, agent.info)
+            finally:
+                await old.aclose()
 
     async def close(self) -> None:
         """Give back the models and the files; what is being done after a turn is given up."""
@@ -259,29 +282,60 @@ class Conversation:
     # -- inside ----------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Before a turn: the session's own mode, and the model and level that hold from here."""
-        self._upkeep.use(self._agent_of_now())
+        """Before a turn: note the model and the level of thinking that hold from here on."""
+        self._set_up()
         info, context = self.agent.info, self.session.build_context()
         if context.model != {"provider": info.provider, "modelId": info.id}:
             self.session.append_model_change(info.provider, info.id)
-        if not context.items and self.agent.thinking not in {"off", context.thinking_level}:
-            self.session.append_thinking_level_change(self.agent.thinking)
+        if context.items:
+            return
+        row = self._registry.row(self.key)
+        chosen = row.thinking_level if row else None
+        level = next((each for each in LEVELS if each == chosen), self.agent.thinking)
+        if level != context.thinking_level:
+            self.session.append_thinking_level_change(level)
 
-    def _agent_of_now(self) -> Agent:
-        """The agent as it was in the last turn, as far as nothing asks for another."""
-        agent = self._upkeep.agent
-        if self._upkeep.compacted and agent.renew_prompt is not None:
+    def _set_up(self) -> None:
+        """Let the agent be as the session's mode and the newest compaction want it."""
+        upkeep, agent = self._upkeep, self._upkeep.agent
+        renew, upkeep.compacted = upkeep.compacted and agent.renew_prompt, False
+        if renew:
             # The cache is lost with the compaction; what the workspace says now is free.
-            agent = replace(agent, system_prompt=agent.renew_prompt())
-        self._upkeep.compacted = False
-        if agent.compaction.effective_mode == self.compaction_mode:
-            return agent
-        mode = replace(agent.compaction, enabled=True, mode=self.compaction_mode)
-        return replace(agent, compaction=mode)
+            agent = replace(agent, system_prompt=renew())
+        mode = self.compaction_mode
+        if agent.compaction.effective_mode != mode:
+            compaction = replace(agent.compaction, enabled=True, mode=mode)
+            agent = replace(agent, compaction=compaction)
+        upkeep.use(agent)
 
-    def _new_upkeep(self) -> Upkeep:
-        compactor = Compactor(self.session, self.agent)
-        return Upkeep(self.key, self.session, self.agent, self._registry, compactor, self._lane)
+    async def _leave(self, there: OpenSession) -> None:
+        """Go on with another session."""
+        await self._upkeep.stop()
+        self.session.close()
+        self._stand_on(there)
 
-    def _lane(self) -> AbstractAsyncContextManager[None]:
-        return lane(self.session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
+    def _stand_on(self, there: OpenSession) -> None:
+        self._open = there
+        self._heard = Heard(there.session)
+        self._upkeep = Upkeep(
+            there, self.agent, self._registry, lambda: self._lane(there.session), self._receipts
+        )
+
+    @asynccontextmanager
+    async def _lane(self, session: Session | None = None) -> AsyncIterator[None]:
+        """Nobody else does anything on the session meanwhile, here or elsewhere.
+
+        By default it is the session that the key writes to now; a reset by another process
+        is followed.
+        """
+        async with self._line.turn(self.key):
+            if session is None:
+                await self._follow()
+            held = session or self.session
+            async with lane(held, holder=self._holder, timeout_ms=self._lock_timeout_ms):
+                yield
+
+    async def _follow(self) -> None:
+        row = await asyncio.to_thread(self._registry.row, self.key)
+        if row is not None and row.session_id != self.session_id:
+            await self._leave(await asyncio.to_thread(self._registry.open, self.key))

@@ -13,15 +13,16 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from strandline.clock import iso_from_ms
 from strandline.context.assemble import assemble
 from strandline.context.budget import Budget
-from strandline.context.view import ViewMessage
+from strandline.context.shorten import shorten_message
+from strandline.context.view import View
 from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import Listener, MemoryFlushed, Notice
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.model import Failed, Finished, ModelRequest
 from strandline.runtime.spending import usage_sum
 from strandline.runtime.tool_loop import calls_in
@@ -39,6 +40,8 @@ ALLOWED = frozenset({WRITES_MEMORY, "memory_search", "read", "list", "search"})
 tools would miss the provider's cache."""
 
 MOST_ROUNDS = 8
+MOST_S = 120.0
+"""A flush that takes longer is stopped: a person may be waiting for it."""
 
 
 def can_flush(agent: Agent) -> bool:
@@ -47,9 +50,21 @@ def can_flush(agent: Agent) -> bool:
     return settings.enabled and info.tools and WRITES_MEMORY in agent.toolbox.names
 
 
+def looked_back_on(items: Sequence[PathMessage]) -> Sequence[PathMessage]:
+    """What of a context a flush is shown: all but a message that waits for its answer."""
+    end = len(items)
+    while end and items[end - 1].message.get("role") == "user":
+        end -= 1
+    return items[:end]
+
+
 @dataclass
 class Flush:
-    """One flush of one session. `items` are the context that it looks back on."""
+    """One flush of one session.
+
+    `usage` is what it used so far. It counts as `done` as soon as the model has answered,
+    whatever fails later: what is left of it is not worth a second one.
+    """
 
     session: Session
     agent: Agent
@@ -58,27 +73,37 @@ class Flush:
     session_key: str
     said: list[Message] = field(default_factory=list)
     notes: int = 0
+    usage: Usage | None = None
+    done: bool = False
 
-    async def run(self, items: Sequence[PathMessage]) -> Usage | None:
-        """Do it; returns what it used. Raises nothing but cancellation."""
+    async def run(self) -> None:
+        """Do it. Raises nothing but cancellation."""
+        items = await asyncio.to_thread(lambda: self.session.build_context().items)
+        told = looked_back_on(items)
+        if not told:
+            return
         try:
-            await self._converse(items)
+            async with asyncio.timeout(MOST_S):
+                await self._converse(told)
+        except TimeoutError:
+            self._missed(f"it took more than {MOST_S:g} s")
         except StrandlineError as error:
-            self.listener(Notice(f"the memory was not flushed: {error}"))
-        usage = reduce(usage_sum, (message.get("usage") for message in self.said), None)
-        await self._note(usage)
-        self.listener(MemoryFlushed(self.notes, usage))
-        return usage
+            self._missed(str(error))
+        finally:
+            if self.done:
+                await to_the_end(asyncio.to_thread(self._keep))
+        if self.done:
+            self.listener(MemoryFlushed(self.notes, self.usage))
+
+    def _missed(self, why: str) -> None:
+        self.listener(Notice(f"the memory was not flushed{' to the end' * self.done}: {why}"))
 
     async def _converse(self, items: Sequence[PathMessage]) -> None:
         tools = self.agent.toolbox.only(lambda tool: tool.name in ALLOWED)
-        prompt = self._prompt()
-        room = self.agent.tokens.count(prompt)
-        view = await asyncio.to_thread(self._view, items, room)
-        messages = [said.message for said in view]
-        self.said.append(prompt)
+        self.said.append(self._prompt())
         for _ in range(MOST_ROUNDS):
-            answer = await self._ask([*messages, *self.said])
+            view = await asyncio.to_thread(self._view, items)
+            answer = await self._ask(view)
             self.said.append(answer)
             calls = calls_in(answer)
             if not calls:
@@ -86,10 +111,11 @@ class Flush:
             for block in calls:
                 self.said.append(await self._answered(tools, block))
 
-    def _view(self, items: Sequence[PathMessage], room: int) -> Sequence[ViewMessage]:
-        smaller = replace(self.budget, limit=max(1, self.budget.limit - room))
+    def _view(self, items: Sequence[PathMessage]) -> View:
         tokens = self.agent.tokens
-        return assemble(items, budget=smaller, tokens=tokens, limit="oldest_turns").messages
+        limit = self.budget.limit - sum(map(tokens.count, self.said))
+        smaller = replace(self.budget, limit=max(1, limit))
+        return assemble(items, budget=smaller, tokens=tokens, limit="oldest_turns")
 
     def _prompt(self) -> Message:
         now_ms = self.agent.clock.now_ms()
@@ -97,18 +123,25 @@ class Flush:
         text = f"{self.agent.flush.prompt}\n\n(Now: {iso_from_ms(now_ms)})"
         return {"role": "user", "content": [{"type": "text", "text": text}], "timestamp": now_ms}
 
-    async def _ask(self, messages: Sequence[Message]) -> Message:
+    async def _ask(self, view: View) -> Message:
         agent = self.agent
         system = "\n\n".join(filter(None, [agent.system_prompt, agent.flush.system_prompt]))
-        answer_tokens = min(agent.info.max_output_tokens, max(1, self.budget.reserve // 2))
-        request = ModelRequest(agent.info, system, messages, answer_tokens, agent.described_tools)
+        messages = [*(each.message for each in view.messages), *self.said]
+        room = self.budget.answer_tokens(self.budget.limit, agent.info.max_output_tokens)
+        request = ModelRequest(agent.info, system, messages, room, agent.described_tools)
         async with aclosing(agent.model.stream(request)) as events:
             async for event in events:
                 if isinstance(event, Finished):
+                    self._spend(event.message)
+                    self.done = True
                     return event.message
                 if isinstance(event, Failed):
+                    self._spend(event.partial)
                     raise event.error
         raise StrandlineError(f"{agent.info.ref} ended its stream without an answer")
+
+    def _spend(self, message: Message | None) -> None:
+        self.usage = usage_sum(self.usage, message.get("usage") if message else None)
 
     async def _answered(self, tools: Toolbox, block: JsonObject) -> Message:
         call = ToolCall(
@@ -121,9 +154,10 @@ class Flush:
         )
         result = await tools.answer(call)
         self.notes += call.name == WRITES_MEMORY and not result["isError"]
-        return result
+        cap, tokens = self.budget.tool_result_cap, self.agent.tokens
+        return await asyncio.to_thread(shorten_message, result, cap, tokens)
 
-    async def _note(self, usage: Usage | None) -> None:
-        data = {"notes": self.notes, "messages": self.said, "usage": usage}
+    def _keep(self) -> None:
+        data = {"notes": self.notes, "messages": self.said, "usage": self.usage}
         with suppress(StrandlineError):  # a full disk is told by the turn that meets it
-            await asyncio.to_thread(self.session.append_custom, CUSTOM_TYPE, data)
+            self.session.append_custom(CUSTOM_TYPE, data)

@@ -154,63 +154,98 @@ class SessionRegistry:
 
     # -- noting ----------------------------------------------------------------------------
 
-    def note_turn(self, key: str, result: TurnResult) -> SessionRow:
+    def note_turn(self, at: OpenSession, result: TurnResult) -> None:
         """Note in the row what a turn used. The counters are statistics, never limits."""
         now_ms = self._clock.now_ms()
-        return self._patch(key, lambda row: _after_turn(row, result, now_ms))
+        self._note(at, lambda row: _after_turn(row, result, now_ms))
 
-    def note_interruption(self, key: str, usages: Sequence[Usage] = ()) -> SessionRow:
-        """Note that the last run of a key ended before its answer, and what it used."""
+    def note_interruption(
+        self,
+        at: OpenSession,
+        usages: Sequence[Usage] = (),
+        compactions: Sequence[CompactionReceipt] = (),
+    ) -> None:
+        """Note that the last run ended before its answer, and what it used and compacted."""
         now_ms = self._clock.now_ms()
-        return self._patch(
-            key,
-            lambda row: with_usage(row, usages).with_changes(
+        self._note(
+            at,
+            lambda row: with_usage(_after_compactions(row, compactions), usages).with_changes(
                 aborted_last_run=True, updated_at=now_ms
             ),
         )
 
     def note_compaction(
-        self, key: str, receipt: CompactionReceipt, context_tokens: int
-    ) -> SessionRow:
+        self, at: OpenSession, receipt: CompactionReceipt, context_tokens: int
+    ) -> None:
         """Note a compaction that was made beside the turns."""
-        return self._patch(
-            key,
-            lambda row: _after_compaction(row, receipt).with_changes(total_tokens=context_tokens),
-        )
-
-    def note_flush(self, key: str, usage: Usage | None) -> SessionRow:
-        """Note that the memory was flushed in this compaction cycle."""
-        now_ms = self._clock.now_ms()
-        return self._patch(
-            key,
-            lambda row: with_usage(row, [usage] if usage else []).with_changes(
-                memory_flush_at=now_ms, memory_flush_compaction_count=row.compaction_count or 0
+        self._note(
+            at,
+            lambda row: _after_compactions(row, [receipt]).with_changes(
+                total_tokens=context_tokens
             ),
         )
 
-    def note_model(self, key: str, info: ModelInfo | None) -> SessionRow:
+    def note_usage(self, at: OpenSession, usage: Usage | None) -> None:
+        """Note what a call beside the turns used."""
+        self._note(at, lambda row: with_usage(row, [usage] if usage else []))
+
+    def claim_flush(self, at: OpenSession) -> bool:
+        """Take the memory flush of this compaction cycle; False where somebody has.
+
+        The row is the one judge, so that of two processes one flushes. It keeps the cycle in
+        which the flush began: a compaction that comes meanwhile begins another (I1).
+        """
+        claimed: list[bool] = []
+
+        def claim(row: SessionRow) -> SessionRow:
+            cycle = row.compaction_count or 0
+            claimed.append(row.memory_flush_compaction_count != cycle)
+            return row.with_changes(memory_flush_compaction_count=cycle)
+
+        self._note(at, claim)
+        return any(claimed)
+
+    def note_flush(self, at: OpenSession, usage: Usage | None, *, done: bool) -> None:
+        """Note how a claimed flush ended; where it was not done, its cycle is free again."""
+        now_ms = self._clock.now_ms()
+
+        def ended(row: SessionRow) -> SessionRow:
+            row = with_usage(row, [usage] if usage else [])
+            if done:
+                return row.with_changes(memory_flush_at=now_ms)
+            return row.with_changes(memory_flush_compaction_count=None)
+
+        self._note(at, ended)
+
+    def note_model(self, at: OpenSession, info: ModelInfo | None) -> None:
         """Note the model that a person chose for a key; None goes back to the agent's."""
         provider, model = (info.provider, info.id) if info else (None, None)
-        return self._patch(
-            key, lambda row: row.with_changes(provider_override=provider, model_override=model)
-        )
+        self.note_choice(at, provider_override=provider, model_override=model)
 
-    def note_choice(self, key: str, **choices: str | None) -> SessionRow:
+    def note_choice(self, at: OpenSession, **choices: str | None) -> None:
         """Note what else a person chose for a key, by the names of the row's fields."""
-        return self._patch(key, lambda row: row.with_changes(**choices))
+        self._rows.patch(at.key, lambda row: (row or at.row).with_changes(**choices))
 
-    def _patch(self, key: str, change: Callable[[SessionRow], SessionRow]) -> SessionRow:
-        """Change the row of a key; a row that was removed meanwhile is begun again."""
-        parsed = SessionKey.parse(key)
-        return self._rows.patch(key, lambda row: change(row or self._fresh_row(parsed)))
+    def _note(self, at: OpenSession, change: Callable[[SessionRow], SessionRow]) -> None:
+        """Change the row of a session.
+
+        A row that was removed meanwhile is in use and comes back. A key that was reset
+        meanwhile has the row of another session, which this is none of.
+        """
+
+        def changed(row: SessionRow | None) -> SessionRow:
+            if row is not None and row.session_id != at.row.session_id:
+                return row
+            return change(row or at.row)
+
+        self._rows.patch(at.key, changed)
 
 
 def _after_turn(row: SessionRow, result: TurnResult, now_ms: int) -> SessionRow:
     info = result.info
     answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
     row = with_usage(row_of({**row.raw, **answered}), usages_of(result.answers))
-    for receipt in result.compactions:
-        row = _after_compaction(row, receipt)
+    row = _after_compactions(row, result.compactions)
     return row.with_changes(
         updated_at=now_ms,
         last_interaction_at=now_ms,
@@ -221,12 +256,15 @@ def _after_turn(row: SessionRow, result: TurnResult, now_ms: int) -> SessionRow:
     )
 
 
-def _after_compaction(row: SessionRow, receipt: CompactionReceipt) -> SessionRow:
-    row = with_usage(row, [receipt.usage] if receipt.usage else [])
-    if receipt.trigger == "manual":
-        # A new cycle, which the counter of automatic compactions does not see.
-        return row.with_changes(memory_flush_compaction_count=None)
-    return row.with_changes(compaction_count=(row.compaction_count or 0) + 1)
+def _after_compactions(row: SessionRow, receipts: Iterable[CompactionReceipt]) -> SessionRow:
+    for receipt in receipts:
+        row = with_usage(row, [receipt.usage] if receipt.usage else [])
+        if receipt.trigger == "manual":
+            # A new cycle, which the counter of automatic compactions does not see.
+            row = row.with_changes(memory_flush_compaction_count=None)
+        else:
+            row = row.with_changes(compaction_count=(row.compaction_count or 0) + 1)
+    return row
 
 
 def usages_of(answers: Iterable[Message]) -> list[Usage]:

@@ -2,46 +2,57 @@
 
 Nobody waits for it. A message that arrives meanwhile is appended and answered; only what
 touches the transcript's position (appending the compaction) is done in the lane, and a turn
-that cannot do without the compaction joins it. Source: spec 3, Budget and compaction
-(threshold), Memory flush.
+that cannot do without the compaction joins it. Nothing that fails in here reaches a turn: it
+is told to the listener, and what is a fault of the program (or the listener's own) to the
+event loop, which logs it. Source: spec 3, Budget and compaction (threshold), Memory flush.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from strandline.context.compaction import CompactionPlan
 from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
-from strandline.runtime.compacting import Compactor
-from strandline.runtime.events import CompactionReceipt, CompactionTrigger, Listener, Notice
+from strandline.runtime.compacting import Compactor, Lane
+from strandline.runtime.events import (
+    CompactionReceipt,
+    CompactionTrigger,
+    Listener,
+    Notice,
+    TurnEvent,
+    nobody,
+)
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import Fitting
 from strandline.runtime.flushing import Flush, can_flush
-from strandline.runtime.registry import SessionRegistry
-from strandline.transcript.session import Session
-
-Lane = Callable[[], AbstractAsyncContextManager[None]]
+from strandline.runtime.pending_compaction import PendingCompaction
+from strandline.runtime.registry import OpenSession, SessionRegistry
 
 
 @dataclass
 class Upkeep:
     """The upkeep of one session; `agent` is the one that answers, with the session's mode.
 
+    `lane` is the session's. `receipts` takes those that nobody was told of yet (`settle`).
     `compacted` is set when a compaction was made, for whoever renews what depends on that.
     """
 
-    key: str
-    session: Session
+    at: OpenSession
     agent: Agent
     registry: SessionRegistry
-    compactor: Compactor
     lane: Lane
-    receipts: list[CompactionReceipt] = field(default_factory=list)
+    receipts: deque[CompactionReceipt]
     compacted: bool = False
+    compactor: Compactor = field(init=False)
     _task: asyncio.Task[None] | None = None
-    _flushing: bool = False
+
+    def __post_init__(self) -> None:
+        self.compactor = Compactor(self.at.session, self.agent)
 
     def use(self, agent: Agent) -> None:
         """Go on with the agent as it is set up now."""
@@ -51,15 +62,14 @@ class Upkeep:
     def start(self, listener: Listener) -> None:
         """See to it, unless that is being done already."""
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(listener))
+            self._task = asyncio.create_task(self._run(_harmless(listener)))
 
     async def settle(self) -> tuple[CompactionReceipt, ...]:
-        """Wait until it is done; what was compacted since it was asked last."""
+        """Wait until it is done; what was compacted in it since somebody asked last."""
         if self._task is not None:
             await asyncio.wait([self._task])
-            if not self._task.cancelled():
-                self._task.result()
-        done, self.receipts = tuple(self.receipts), []
+        done = tuple(self.receipts)
+        self.receipts.clear()
         return done
 
     async def stop(self) -> None:
@@ -70,59 +80,139 @@ class Upkeep:
             await asyncio.wait([self._task])
 
     async def compact(
-        self, trigger: CompactionTrigger, listener: Listener, instructions: str | None = None
+        self, listener: Listener, instructions: str | None = None
     ) -> CompactionReceipt:
-        """Compact; the lane is held at the beginning and at the end only.
+        """Compact because a person wants it, or join the compaction that is being made.
 
-        Raises `CompactionRefused` where it would not help.
+        The lane is held at the beginning and at the end only. Raises `CompactionRefused`
+        where it would not help, `SessionBusy`, and what the summariser raises.
         """
-        async with self.lane():
-            fitting = await self._fitting(listener)
-            pending = await self.compactor.begin(fitting.budget, trigger, listener, instructions)
-        await self.compactor.summarised(pending)
-        async with self.lane():
-            receipt = await self.compactor.commit(pending, listener)
-            view = await fitting.look()
-        self.compacted = True
-        size = fitting.budget.provider_tokens(view.tokens)
-        await asyncio.to_thread(self.registry.note_compaction, self.key, receipt, size)
-        return receipt
+        listener = _harmless(listener)
+        pending = await self._begin("manual", listener, instructions)
+        return await self._finish(pending, listener)
 
-    async def flush_if_due(self, listener: Listener, *, without: str | None = None) -> None:
+    async def plan(self, instructions: str | None = None) -> CompactionPlan:
+        """What `compact` would do now. Raises `CompactionRefused`."""
+        fitting = await self._fitting()
+        plan = self.compactor.plan
+        return await asyncio.to_thread(plan, fitting.budget, "manual", instructions)
+
+    async def flush_if_due(self, listener: Listener) -> None:
         """Flush the memory, once in a compaction cycle and at most one at a time.
 
-        `without` is an entry to leave out: the message that is being answered.
+        Raises nothing but cancellation.
         """
-        if self._flushing or not can_flush(self.agent) or not await self._is_due():
+        listener = _harmless(listener)
+        if not can_flush(self.agent):
             return
-        self._flushing = True
         try:
-            fitting = await self._fitting(listener)
-            items = await asyncio.to_thread(lambda: self.session.build_context().items)
-            told = [item for item in items if item.entry_id != without]
-            flush = Flush(self.session, self.agent, fitting.budget, listener, self.key)
-            usage = await flush.run(told)
-            await asyncio.to_thread(self.registry.note_flush, self.key, usage)
+            await self._flush(listener)
+        except StrandlineError as error:
+            listener(Notice(f"the memory flush went wrong: {error}"))
+
+    async def _flush(self, listener: Listener) -> None:
+        fitting = await self._fitting()
+        flush = Flush(self.at.session, self.agent, fitting.budget, listener, self.at.key)
+        claimed = False
+
+        def claim() -> None:
+            nonlocal claimed
+            claimed = self.registry.claim_flush(self.at)
+
+        def note() -> None:
+            self.registry.note_flush(self.at, flush.usage, done=flush.done)
+
+        try:
+            await to_the_end(asyncio.to_thread(claim))
+            if claimed:
+                await flush.run()
         finally:
-            self._flushing = False
+            if claimed:
+                await to_the_end(asyncio.to_thread(note))
 
     async def _run(self, listener: Listener) -> None:
         try:
-            fitting = await self._fitting(listener)
-            budget, view = fitting.budget, await fitting.look()
-            if view.tokens > budget.flush_line(self.agent.flush.soft_threshold_tokens):
-                await self.flush_if_due(listener)
-            if self.agent.compaction.effective_mode == "auto" and budget.is_over(view.tokens):
-                self.receipts.append(await self.compact("threshold", listener))
+            await self._see_to_it(listener)
         except StrandlineError as error:
             listener(Notice(f"not compacted (threshold): {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next turn goes on
+            _report(f"the upkeep of {self.at.key} failed", error)
+            listener(Notice(f"the upkeep after a turn failed ({type(error).__name__}: {error})"))
 
-    async def _fitting(self, listener: Listener) -> Fitting:
-        backend = self.agent.backends[0]
-        fitting = Fitting(self.session, self.agent, backend, self.compactor, listener)
+    async def _see_to_it(self, listener: Listener) -> None:
+        fitting = await self._fitting()
+        soft = self.agent.flush.soft_threshold_tokens
+        view = await fitting.look()
+        if view.tokens > fitting.budget.flush_line(soft):
+            await self.flush_if_due(listener)
+            view = await fitting.look()  # a turn may have compacted meanwhile
+        mode = self.agent.compaction.effective_mode
+        if mode == "auto" and fitting.budget.is_over(view.tokens):
+            pending = await self._begin("threshold", listener)
+            with suppress(StrandlineError):  # the compactor tells the listener how it ends
+                await self._finish(pending, listener, receipts=self.receipts)
+
+    async def _begin(
+        self, trigger: CompactionTrigger, listener: Listener, instructions: str | None = None
+    ) -> PendingCompaction:
+        async with self.lane():
+            fitting = await self._fitting()
+            return await self.compactor.begin(fitting.budget, trigger, listener, instructions)
+
+    async def _finish(
+        self,
+        pending: PendingCompaction,
+        listener: Listener,
+        receipts: deque[CompactionReceipt] | None = None,
+    ) -> CompactionReceipt:
+        """Have a compaction written; note it, unless a turn that joined has written it."""
+        ours = False
+
+        @asynccontextmanager
+        async def last_step() -> AsyncIterator[None]:
+            nonlocal ours
+            async with self.lane():
+                ours = pending.receipt is None
+                yield
+
+        try:
+            return await self.compactor.finish(pending, listener, last_step)
+        finally:
+            if ours and pending.receipt is not None:
+                self.compacted = True
+                if receipts is not None:
+                    receipts.append(pending.receipt)
+                await to_the_end(self._note(pending.receipt, listener))
+
+    async def _note(self, receipt: CompactionReceipt, listener: Listener) -> None:
+        try:
+            fitting = await self._fitting()
+            view = await fitting.look()
+            size = fitting.budget.provider_tokens(view.tokens)
+            await asyncio.to_thread(self.registry.note_compaction, self.at, receipt, size)
+        except StrandlineError as error:
+            listener(Notice(f"the compaction was not noted in the session's row: {error}"))
+
+    async def _fitting(self) -> Fitting:
+        backend, session = self.agent.backends[0], self.at.session
+        fitting = Fitting(session, self.agent, backend, self.compactor, nobody)
         await fitting.calibrate()
         return fitting
 
-    async def _is_due(self) -> bool:
-        row = await asyncio.to_thread(self.registry.find, self.key)
-        return row.memory_flush_compaction_count != (row.compaction_count or 0)
+
+def _harmless(listener: Listener) -> Listener:
+    """A listener whose own failure ends nothing: it is reported, and the work goes on."""
+
+    def tell(event: TurnEvent) -> None:
+        try:
+            listener(event)
+        except Exception as error:  # noqa: BLE001 - a face's code, about work that is not its own
+            _report("a listener failed", error)
+
+    return tell
+
+
+def _report(what: str, error: Exception) -> None:
+    """Tell the event loop, which logs it unless somebody gave it another handler."""
+    context = {"message": what, "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)

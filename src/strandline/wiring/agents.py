@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.clock import Clock
+from strandline.errors import ConfigError
+from strandline.sessions.keys import check_agent_id
 
 if TYPE_CHECKING:
     from strandline.context.tokens import MessageTokens
@@ -48,10 +50,11 @@ class AgentMaker:
         from strandline.runtime.agent import Agent
 
         own = self.settings.agent(agent_id)
-        first, *others = self._backends(model_ref, own.model.fallbacks)
+        first = self._backend(model_ref)
+        others = self._fallbacks(agent_id, own, first)
         tokens = MessageTokens(counter(token_counter))
         workspace = self.workspace(agent_id)
-        summarizers = self._summarizers(own, first)
+        summarizers = self._summarizers(agent_id, own, first)
         settings = own.compaction.model_dump(exclude={"timeout_ms", "memory_flush"})
 
         def prompt() -> str:
@@ -111,8 +114,9 @@ class AgentMaker:
         own = self.settings.agent(agent_id).workspace
         if own:
             return Path(own).expanduser().absolute()
-        name = "workspace" if agent_id == "main" else f"workspace-{agent_id}"
-        return (self.folder / name).absolute()
+        name = check_agent_id(agent_id)
+        folder = "workspace" if name == "main" else f"workspace-{name}"
+        return (self.folder / folder).absolute()
 
     def toolbox(self, agent_id: str) -> Toolbox:
         """The tools of an agent: the built-in ones that its access allows, and what came later."""
@@ -120,7 +124,7 @@ class AgentMaker:
         from strandline.tools.builtin import builtin_tools
 
         own = self.settings.agent(agent_id)
-        access = own.workspace_access
+        access = own.access
         everything = Toolbox(builtin_tools(self.workspace(agent_id), access, self.clock)).plus(
             self.extra_tools
         )
@@ -134,21 +138,32 @@ class AgentMaker:
             lambda tool: tool.name in allowed - deny and rank[tool.needs] <= rank[access]
         )
 
-    def _backends(self, ref: str, fallbacks: Sequence[str]) -> list[Backend]:
+    def _backend(self, ref: str) -> Backend:
         from strandline.runtime.agent import Backend
 
-        refs = list(dict.fromkeys([ref, *fallbacks]))
-        infos = [self.providers.info(each) for each in refs]
-        return [Backend(self.providers.model(info), info) for info in infos]
+        info = self.providers.info(ref)
+        return Backend(self.providers.model(info), info)
 
-    def _summarizers(self, own: AgentSettings, first: Backend) -> list[Backend]:
+    def _fallbacks(self, agent_id: str, own: AgentSettings, first: Backend) -> list[Backend]:
+        """The models that are asked where the first fails, each once."""
+        refs = dict.fromkeys(own.model.fallbacks)
+        asked = (self._if_usable(agent_id, "model.fallbacks", each) for each in refs)
+        return [backend for backend in asked if backend and backend.info != first.info]
+
+    def _summarizers(self, agent_id: str, own: AgentSettings, first: Backend) -> list[Backend]:
         """The model that is asked for summaries alone, if there is one."""
-        from strandline.runtime.agent import Backend
-
         if own.compaction.model is None:
             return []
-        info = self.providers.info(own.compaction.model)
-        return [] if info == first.info else [Backend(self.providers.model(info), info)]
+        backend = self._if_usable(agent_id, "compaction.model", own.compaction.model)
+        return [backend] if backend and backend.info != first.info else []
+
+    def _if_usable(self, agent_id: str, key: str, ref: str) -> Backend | None:
+        """A model that a turn can do without: where it cannot be used that is told, no more."""
+        try:
+            return self._backend(ref)
+        except ConfigError as error:
+            self.warn(f"agent {agent_id}: {ref} of {key} is passed over ({error})")
+            return None
 
     def _ladder(
         self, own: AgentSettings, backends: Sequence[Backend], tokens: MessageTokens
@@ -185,7 +200,7 @@ class AgentMaker:
         from strandline.tools.prompt import workspace_prompt
 
         told = own.system_prompt or DEFAULT_SYSTEM_PROMPT
-        if own.workspace_access == "none":
+        if own.access == "none":
             return told
         most = min(own.bootstrap_total_max_chars, window * CHARS_A_TOKEN // PROMPT_SHARE)
         today = datetime.fromtimestamp(self.clock.now_ms() / 1000, tz=UTC).astimezone().date()

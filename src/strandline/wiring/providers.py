@@ -112,6 +112,11 @@ class Providers:
         known = catalog.find(ref)
         if known is not None and self._can_reach(known):
             return known
+        if known is not None:
+            variables = " or ".join(KNOWN[known.provider].variables)
+            raise ConfigError(
+                f"there is no key for {ref}", remedy=f"set {variables} in the environment"
+            )
         near = difflib.get_close_matches(ref, self.refs(), n=1) or self.refs()[:12]
         raise ConfigError(
             f"no model {ref!r} can be used here",

@@ -161,7 +161,7 @@ class State:
             self.settings,
             self.providers,
             self.clock,
-            self.warn,
+            _once(self.warn),
             self.extra_tools,
             Hooks(),
         )
@@ -226,6 +226,18 @@ def open_state(
         clock or SystemClock(),
         ids or RandomIds(),
     )
+
+
+def _once(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """What is known is not told again, however often an agent is made."""
+    told: set[str] = set()
+
+    def tell(warning: str) -> None:
+        if warning not in told:
+            told.add(warning)
+            warn(warning)
+
+    return tell
 
 
 def rows_in(
