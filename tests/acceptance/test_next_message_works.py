@@ -128,6 +128,7 @@ class World:
     summariser: str
     fallback: str | None
     mode: Any
+    thinks: bool = False
 
 
 KINDS = ["user", "user", "tool", "tools", "image", "custom", "bash", "branch", "damage", "pile"]
@@ -160,13 +161,15 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.sampled_from(["offline", "model", "bare model", "fails", "raises"])),
         draw(st.sampled_from([None, None, *WORDINGS])),
         draw(st.sampled_from(["auto", "auto", "auto", "off"])),
+        draw(st.booleans()),
     )
 
 
 class Script:
     """What the server answers: failures first, as long as there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, thinks: bool = False) -> None:
+        self.thinking = "I wonder." if thinks else ""
         self.failures: list[str] = []
         self.summaries: list[str] = []
         self.calls = 0
@@ -178,8 +181,9 @@ class Script:
             return FAILURES[self.failures.pop(0)]()
         if self.calls:
             wanted, self.calls = self.calls, 0
-            return Reply(tool_calls=[ToolCall("fetch", {}, f"call:{n}") for n in range(wanted)])
-        return Reply("It is so.")
+            calls = [ToolCall("fetch", {}, f"call:{n}") for n in range(wanted)]
+            return Reply(thinking=self.thinking, tool_calls=calls)
+        return Reply("It is so.", thinking=self.thinking)
 
 
 @pytest.fixture(scope="module")
@@ -193,14 +197,20 @@ def words(chars: int) -> str:
 
 
 def agent_of(
-    world: World, backend_for: BackendFor, server: ScriptedModelServer, fetched: list[int]
+    world: World,
+    backend_for: BackendFor,
+    server: ScriptedModelServer,
+    fetched: list[int],
+    *,
+    timeout_s: float = 30.0,
 ) -> Agent:
     async def fetch(_: RunningCall) -> ToolOutput | str:
         chars = fetched[0]
         image = ToolOutput([{"type": "text", "text": words(chars)}, IMAGE])
         return image if chars % 2 else words(chars)
 
-    backend = backend_for(world.api, server, world.window, timeout_s=0.15)
+    more = {"reasoning": world.thinks, "max_output_tokens": 4_000 if world.thinks else 500}
+    backend = backend_for(world.api, server, world.window, timeout_s=timeout_s, **more)
     others = [backend_for(world.fallback, server, world.window // 2)] if world.fallback else []
     asked = backend_for(CHAT, server, world.window, name=SUMMARISER)
     tokens = MessageTokens(HeuristicCounter())
@@ -297,7 +307,7 @@ def said(step: Step) -> JsonObject:
 
 
 @settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -305,14 +315,15 @@ def said(step: Step) -> JsonObject:
 async def test_no_sequence_of_messages_makes_a_session_that_cannot_take_its_next_one(
     server: ScriptedModelServer, backend_for: BackendFor, world: World, steps: list[Step]
 ) -> None:
-    script, fetched = Script(), [0]
+    script, fetched = Script(thinks=world.thinks), [0]
     server.script, server.overflow = script, world.overflow
     server.context_window, server.token_factor = world.window, world.factor
     refused = len(server.refused)
-    agent = agent_of(world, backend_for, server, fetched)
+    agent = agent_of(world, backend_for, server, fetched, timeout_s=0.15)
     with tempfile.TemporaryDirectory() as folder:
         session = SessionManager.create(session_dir=folder, cwd="/", durability="none")
         path, damaged = Path(str(session.path_name)), False
+        session.append_thinking_level_change("low")
         for step in steps:
             before = path.read_bytes()
             script.failures, script.summaries = [*step.failures], [*step.summaries]
@@ -326,10 +337,13 @@ async def test_no_sequence_of_messages_makes_a_session_that_cannot_take_its_next
             run = partial(turn, session, agent, said(step))
             event(await until_stopped(step, run))
             assert path.read_bytes().startswith(before), "what was there stays as it was"
-        server.script = Script()
-        result = await turn(session, agent, user_message("Are you there?", 1))
+        server.script = Script(thinks=world.thinks)
+        patient = agent_of(world, backend_for, server, fetched)
+        result = await turn(session, patient, user_message("Are you there?", 1))
         assert result.reply == "It is so."
         assert server.refused[refused:] == [], "nothing was sent that a provider refuses"
+        if any(entry.type == "compaction" for entry in session.entries()):
+            event("compacted")
         kinds = {finding.kind for finding in session.verify()}
         assert kinds <= FINDINGS if damaged else not kinds
         session.close()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 from click.testing import CliRunner
 
 from strandline.cli.main import main
+from strandline.testing import ScriptedModelServer
 
 
 class Ran(NamedTuple):
@@ -114,3 +116,65 @@ def talk(tmp_path: Path) -> Path:
     ]
     path.write_text("".join(each + "\n" for each in lines))
     return path
+
+
+PATHS = {
+    "openai-completions": "/v1",
+    "openai-responses": "/v1",
+    "anthropic-messages": "",
+    "google-generative-ai": "/v1beta",
+}
+"""The formats that are spoken, and where each begins on a `ScriptedModelServer`."""
+
+SECRETS = ("sk-secret-of-the-test", "header-secret-of-the-test")
+
+
+@pytest.fixture
+def state(run: Run) -> Path:
+    """The state directory that commands use."""
+    path = Path(os.environ["STRANDLINE_STATE_DIR"])
+    path.mkdir()
+    return path
+
+
+class Setup(Protocol):
+    """Writes settings whose model ``mine/one`` is at a server."""
+
+    def __call__(
+        self,
+        server: ScriptedModelServer,
+        *,
+        api: str = ...,
+        window: int = ...,
+        **defaults: Any,
+    ) -> None:
+        """`defaults` are those of agents."""
+        ...
+
+
+@pytest.fixture
+def setup(state: Path) -> Setup:
+    """Writes the settings of the state directory."""
+
+    def write(
+        server: ScriptedModelServer,
+        *,
+        api: str = "openai-completions",
+        window: int = 16_000,
+        **defaults: Any,
+    ) -> None:
+        provider = {
+            "baseUrl": server.root_url + PATHS[api],
+            "apiKey": SECRETS[0],
+            "api": api,
+            "headers": {"x-more": SECRETS[1]},
+            "models": [
+                {"id": "one", "contextWindow": window, "maxTokens": 1000, "reasoning": True},
+                {"id": "two", "contextWindow": window, "maxTokens": 1000},
+            ],
+        }
+        models = {"providers": {"mine": provider}, "retry": {"minDelayMs": 10}}
+        agents = {"defaults": {"model": {"primary": "mine/one"}, **defaults}}
+        (state / "strandline.json").write_text(json.dumps({"models": models, "agents": agents}))
+
+    return write

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +13,6 @@ import pytest
 from strandline.testing import Reply, ScriptedModelServer
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture
-def state(run: Run) -> Path:
-    """The state directory that commands use."""
-    path = Path(os.environ["STRANDLINE_STATE_DIR"])
-    path.mkdir()
-    return path
 
 
 @pytest.fixture
@@ -217,23 +204,3 @@ def test_the_session_that_the_original_could_not_continue_goes_on(
     assert again.json()["sessionKey"] == key
     checked = run("session", "verify", copy / "agents/main/sessions/demo1.jsonl", "--json")
     assert checked.json()["clean"] is True
-
-
-def test_ctrl_c_stops_the_reply_and_keeps_what_came(
-    run: Run, state: Path, server: ScriptedModelServer
-) -> None:
-    configure(state, server)
-    server.script = [Reply("one two three four five", chunk_chars=4, delay_s=0.5)]
-    command = [sys.executable, "-m", "strandline", "agent", "-m", "count"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.read(4)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130, err
-    assert b"Traceback" not in err
-    [transcript] = (state / "agents/main/sessions").glob("*.jsonl")
-    last = run("session", "context", transcript, "--json").json()["messages"][-1]
-    assert (last["role"], last["stopReason"]) == ("assistant", "aborted")
-    assert "one two three four five".startswith(last["content"][0]["text"])

@@ -184,8 +184,10 @@ def _sentences() -> list[tuple[str, int | None, int | None]]:
 SENTENCES = _sentences()
 
 OTHERS = [
-    "Invalid 'input[5].call_id': string too long. Expected a string with maximum length 64, but "
-    "got a string with length 438 instead.",
+    (
+        "Invalid 'input[5].call_id': string too long. Expected a string with maximum length 64, "
+        "but got a string with length 438 instead."
+    ),
     "ThrottlingException: Too many tokens, please wait before trying again.",
     (
         "Rate limit reached for gpt-4 in organization org-x on tokens per min (TPM): Limit 10000, "

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ModelError
-from strandline.models.draft import UNPARSED_ARGUMENTS
 from strandline.models.failures import Failures
 from strandline.models.openai_chat_answer import Answer
 from strandline.runtime.model import (
@@ -22,6 +21,7 @@ from strandline.runtime.model import (
     TextDelta,
     ThinkingDelta,
 )
+from strandline.runtime.tools import UNPARSED_ARGUMENTS
 
 PRICES = Prices(input=2, output=10, cache_read=0.5)
 MODEL = ModelInfo("acme", "one", "openai-completions", 8192, 512, PRICES)

@@ -14,7 +14,6 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from strandline.errors import ModelError
-from strandline.models.draft import UNPARSED_ARGUMENTS
 from strandline.models.failures import Failures
 from strandline.models.openai_responses_answer import Answer
 from strandline.models.openai_responses_wire import request_body
@@ -30,6 +29,7 @@ from strandline.runtime.model import (
     TextDelta,
     ThinkingDelta,
 )
+from strandline.runtime.tools import UNPARSED_ARGUMENTS
 
 PRICES = Prices(input=2, output=10, cache_read=0.5, cache_write=2.5)
 MODEL = ModelInfo("acme", "one", "openai-responses", 8192, 512, PRICES, reasoning=True)

@@ -6,20 +6,31 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline.clock import SystemClock
-from strandline.errors import ModelError, SessionBusy
+from strandline.context.budget import CompactionSettings
+from strandline.errors import (
+    ConfigError,
+    ContextOverflow,
+    ModelError,
+    SessionBusy,
+)
 from strandline.runtime.agent import Agent
 from strandline.runtime.conversation import Conversation
 from strandline.runtime.registry import SessionRegistry
+from strandline.runtime.tools import Tool, Toolbox
 from strandline.stores.jsonl import JsonlStore
 from strandline.stores.memory import MemoryStore
 from strandline.stores.rows_file import RowsFile
 from strandline.stores.rows_memory import RowsMemory
 from strandline.testing import CountingIds, Reply, ScriptedModelServer, SimulatedClock
+from strandline.testing.reply import ToolCall
+from strandline.testing.wire import RecordedRequest
 
 AgentFor = Callable[..., Agent]
 KEY = "agent:main:main"
@@ -189,4 +200,226 @@ async def test_nothing_below_a_face_needs_a_file_system(
         assert (await conversation.say("one")).reply == "Hello."
         await conversation.reset()
         assert conversation.session.entry_count == 0
+        await conversation.close()
+
+
+# -- rows: what calls used ---------------------------------------------------------------------
+
+
+def look_around() -> Toolbox:
+    async def look(_call: object) -> str:
+        return "all quiet"
+
+    return Toolbox([Tool("look", "Look around.", {"type": "object", "properties": {}}, look)])
+
+
+def answers_in(conversation: Conversation) -> list[dict[str, Any]]:
+    """Every answer in the transcript."""
+    messages = [entry.data.get("message") for entry in conversation.session.entries()]
+    return [m for m in messages if m and m["role"] == "assistant"]
+
+
+def entries_of(conversation: Conversation, kind: str) -> list[dict[str, Any]]:
+    return [entry.data for entry in conversation.session.entries() if entry.type == kind]
+
+
+async def test_every_round_of_a_turn_is_counted(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    script = [
+        Reply("Let me look.", tool_calls=[ToolCall("look", {}, "call_1")]),
+        Reply("Again.", tool_calls=[ToolCall("look", {}, "call_2")]),
+        Reply("All quiet."),
+    ]
+    with ScriptedModelServer(script) as server:
+        conversation = open_it(registry, agent_for(server, toolbox=look_around()))
+        result = await conversation.say("look")
+        row, used = conversation.row, [a["usage"] for a in answers_in(conversation)]
+        assert len(used) == 3
+        assert row.input_tokens == sum(u["input"] for u in used)
+        assert row.output_tokens == sum(u["output"] for u in used)
+        assert row.estimated_cost_usd == pytest.approx(sum(u["cost"]["total"] for u in used))
+        assert result.usage is not None
+        assert result.usage["output"] == row.output_tokens
+        await conversation.close()
+
+
+async def test_the_rounds_of_a_turn_that_failed_are_counted_too(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    script = [Reply("Let me look.", tool_calls=[ToolCall("look", {})]), Reply(status=500)]
+    with ScriptedModelServer(script) as server:
+        conversation = open_it(registry, agent_for(server, toolbox=look_around()))
+        with pytest.raises(ModelError):
+            await conversation.say("look")
+        [answer] = answers_in(conversation)
+        row = conversation.row
+        assert row.aborted_last_run is True
+        assert (row.input_tokens, row.output_tokens) == (
+            answer["usage"]["input"],
+            answer["usage"]["output"],
+        )
+        await conversation.close()
+
+
+async def test_the_compaction_of_a_turn_that_failed_is_counted_and_one_by_hand_is_not(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    def answer(request: RecordedRequest) -> Reply:
+        fails = "fail" in str(request.body["messages"][-1])
+        return Reply(status=500) if fails else Reply("yes")
+
+    with ScriptedModelServer(answer) as server:
+        conversation = open_it(registry, agent_for(server, 8_000), wait_ms=5_000)
+        for _ in range(2):
+            await conversation.say("lantern harbour " * 400)
+        await conversation.compact()
+        counts = [conversation.row.compaction_count or 0]
+        await conversation.say("lantern harbour " * 900)
+        with pytest.raises(ModelError):
+            await conversation.say("fail " + "lantern harbour " * 900)
+        assert len(entries_of(conversation, "compaction")) == 2
+        counts.append(conversation.row.compaction_count or 0)
+        assert counts == [0, 1]
+        await conversation.close()
+
+
+async def test_a_stopped_turn_is_noted_as_such_before_anybody_hears_of_it(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer([Reply("slow " * 8, chunk_chars=5, delay_s=0.2)]) as server:
+        conversation = open_it(registry, agent_for(server))
+        begun = asyncio.Event()
+        turn = asyncio.create_task(conversation.say("go", listener=lambda _: begun.set()))
+        await begun.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert registry.find(KEY).aborted_last_run is True
+        await conversation.close()
+
+
+# -- rows: what a person chose -----------------------------------------------------------------
+
+
+async def test_a_session_has_a_mode_of_its_own_until_it_goes_back_to_its_agents(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer() as server:
+        agent = agent_for(server, 8_000, CompactionSettings(enabled=False))
+        conversation = open_it(registry, agent, wait_ms=5_000)
+        modes = [conversation.compaction_mode]
+        await conversation.set_compaction_mode("error")
+        await conversation.say("lantern harbour " * 1_200)
+        with pytest.raises(ContextOverflow):
+            await conversation.say("lantern harbour " * 1_200)
+        await conversation.set_compaction_mode("auto")
+        assert (await conversation.retry()).compactions
+        await conversation.set_compaction_mode(None)
+        modes.append(conversation.compaction_mode)
+        result = await conversation.say("lantern harbour " * 1_200)
+        assert result.reply
+        assert not result.compactions
+        assert await conversation.settle() == ()
+        await conversation.set_compaction_mode("error")
+        await conversation.reset()
+        modes.append(conversation.compaction_mode)
+        assert modes == ["off", "off", "error"], "a choice outlives a reset"
+        await conversation.close()
+
+
+async def test_a_model_is_noted_once_where_it_begins_to_answer(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer() as server:
+        conversation = open_it(registry, agent_for(server))
+        await conversation.say("one")
+        await conversation.say("two")
+        other = agent_for(server)
+        await conversation.use(replace(other, info=replace(other.info, id="other")))
+        await conversation.say("three")
+        changes = [entry["modelId"] for entry in entries_of(conversation, "model_change")]
+        assert changes == ["scripted", "other"]
+        assert registry.chosen_model(KEY) == "test/other"
+        assert conversation.row.raw["model"] == "other"
+        await conversation.close()
+
+
+async def test_a_new_session_thinks_as_its_person_chose_else_as_its_agent_does(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    def levels() -> list[str]:
+        entries = entries_of(conversation, "thinking_level_change")
+        return [entry["thinkingLevel"] for entry in entries]
+
+    with ScriptedModelServer() as server:
+        agent = agent_for(server, thinking="high")
+        agent = replace(agent, info=replace(agent.info, reasoning=True))
+        conversation = open_it(registry, agent)
+        await conversation.say("one")
+        await conversation.say("two")
+        assert levels() == ["high"]
+        await conversation.set_thinking("low")
+        await conversation.reset()
+        await conversation.say("one")
+        assert levels() == ["low"]
+        await conversation.reset()
+        await conversation.set_thinking("off")
+        await conversation.say("one")
+        assert levels() == ["off"], "no is a choice, too"
+        await conversation.close()
+
+
+async def test_a_preview_plans_as_the_real_one_and_writes_nothing(
+    registry: SessionRegistry, agent_for: AgentFor, tmp_path: Path
+) -> None:
+    with ScriptedModelServer(token_factor=2.0) as server:
+        first = open_it(registry, agent_for(server))
+        for number in range(3):
+            await first.say(f"{number} " + "lantern harbour " * 300)
+        await first.close()
+        other = agent_for(server)
+        second = open_it(registry, replace(other, info=replace(other.info, id="other")))
+        bytes_before = (tmp_path / f"{second.session_id}.jsonl").read_bytes()
+        plan = await second.preview_compaction()
+        assert (tmp_path / f"{second.session_id}.jsonl").read_bytes() == bytes_before
+        receipt = await second.compact()
+        assert len(plan.summarised) == receipt.messages_summarised
+        assert plan.tokens_before == receipt.tokens_before
+        await second.close()
+
+
+async def test_the_system_prompt_is_made_anew_after_a_compaction_and_not_before(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    made: list[str] = []
+
+    def renew() -> str:
+        made.append("again")
+        if len(made) > 1:
+            raise ConfigError("the workspace is gone", remedy="restore it")
+        return "Be brief, again."
+
+    with ScriptedModelServer() as server:
+        conversation = open_it(registry, agent_for(server, renew_prompt=renew), wait_ms=5_000)
+        for number in range(3):
+            await conversation.say(f"{number} " + "lantern harbour " * 200)
+        assert made == []
+        await conversation.compact()
+        await conversation.say("on")
+        await conversation.say("lantern harbour " * 400)
+        await conversation.compact()
+        await conversation.say("on, with the prompt as it was")
+        prompts = [request.body["messages"][0]["content"] for request in server.requests]
+        assert prompts == ["Be brief."] * 3 + ["Be brief, again."] * 3
+        await conversation.close()
+
+
+async def test_closing_twice_or_without_a_word_is_harmless(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer() as server:
+        conversation = open_it(registry, agent_for(server))
+        assert await conversation.settle() == ()
+        await conversation.close()
         await conversation.close()

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,7 @@ async def test_a_turn_stopped_at_any_point_leaves_one_result_for_every_call(
 
             def counted(message: Message, count: Any = count, append: Any = append) -> str:
                 count(message)
+                time.sleep(0.003)  # so that the cancelling comes while this goes on
                 return str(append(message))
 
             object.__setattr__(session, "append_message", counted)

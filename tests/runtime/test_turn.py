@@ -260,7 +260,7 @@ async def test_an_overflow_in_the_middle_of_a_stream_voids_what_came(
         result = await ask(session, agent_for(server), "x", listener=heard.append)
     assert result.reply == "whole answer"
     if any(isinstance(event, ReplyText) and event.text == "too f" for event in heard):
-        assert ReplyDiscarded() in heard
+        assert any(isinstance(event, ReplyDiscarded) for event in heard)
 
 
 async def test_d6_a_branch_that_ends_in_an_open_tool_call_takes_its_next_message(

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.errors import CompactionRefused, ModelError, SessionBusy
+from strandline.errors import CompactionRefused, ModelError, SessionBusy, StrandlineError
 from strandline.models.openai_chat import OpenAIChatModel
 from strandline.runtime.agent import Agent
 from strandline.runtime.conversation import Conversation
@@ -46,6 +46,8 @@ KEY = "agent:main:main"
 WINDOW = 8_000
 LONG = Reply("The lantern of the harbour is lit. " * 125, chunk_chars=4_000)
 """About 1,100 tokens: the fourth such answer crosses the threshold of `WINDOW`."""
+TOO_MUCH = "lantern harbour " * 1_200
+"""More than half of the reserve, which a message may take while a summary is being written."""
 SUMMARY = Reply("## Facts and findings\n- the lantern is lit")
 WAIT_S = 20.0
 
@@ -173,6 +175,25 @@ async def test_a_message_that_fits_is_answered_before_the_summary_is_written(
         await talk.close()
 
 
+async def test_a_message_after_the_threshold_is_answered_before_the_summary_is_written(
+    registry: SessionRegistry, agent_for: AgentFor, summariser: Summariser
+) -> None:
+    """The context is over its limit already; a part of the reserve serves until it is not."""
+    with ScriptedModelServer([*[LONG] * 4, Reply("at once"), Reply("once more")]) as server:
+        talk = talk_of(registry, summarised_by(agent_for(server, WINDOW), summariser))
+        await fill(talk)
+        await summariser.wanted()
+        for reply in ("at once", "once more"):
+            assert (await talk.say("meanwhile")).reply == reply
+        assert summaries_in(talk) == 0, "nobody waited for the summary"
+        summariser.may_answer.set()
+        [receipt] = await talk.settle()
+        assert receipt.messages_kept >= 4
+        assert (summariser.calls, summaries_in(talk)) == (1, 1)
+        assert talk.session.verify() == []
+        await talk.close()
+
+
 async def test_a_message_that_does_not_fit_joins_the_summary_that_is_being_written(
     registry: SessionRegistry, agent_for: AgentFor, summariser: Summariser
 ) -> None:
@@ -180,7 +201,7 @@ async def test_a_message_that_does_not_fit_joins_the_summary_that_is_being_writt
         talk = talk_of(registry, summarised_by(agent_for(server, WINDOW), summariser))
         await fill(talk)
         await summariser.wanted()
-        turn = asyncio.create_task(talk.say("too much for now"))
+        turn = asyncio.create_task(talk.say(TOO_MUCH))
         await until(
             lambda: len(said_by_people(talk)) == 5
         )  # it is in the transcript before anything else
@@ -402,6 +423,61 @@ async def test_the_last_who_waits_stops_the_summary_and_the_next_message_works(
         await talk.close()
 
 
+async def test_a_turn_that_is_stopped_while_it_waits_leaves_the_summary_to_the_upkeep(
+    registry: SessionRegistry, agent_for: AgentFor, summariser: Summariser
+) -> None:
+    with ScriptedModelServer([LONG] * 4 + [Reply("on")]) as server:
+        talk = talk_of(registry, summarised_by(agent_for(server, WINDOW), summariser))
+        await fill(talk)
+        await summariser.wanted()
+        heard: list[TurnEvent] = []
+        turn = asyncio.create_task(talk.say(TOO_MUCH, listener=heard.append))
+        await until(lambda: CompactionStarted("threshold") in heard)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        summariser.may_answer.set()
+        assert len(await talk.settle()) == 1
+        assert (summariser.calls, summaries_in(talk), talk.row.compaction_count) == (1, 1, 1)
+        assert (await talk.retry()).reply == "on"
+        assert said_by_people(talk)[-1] == TOO_MUCH
+        await talk.close()
+
+
+async def test_h23_compact_while_a_turn_recovers_from_an_overflow_waits_and_the_turn_is_answered(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer(context_window=6_000) as server:
+        talk = talk_of(registry, agent_for(server, 100_000))
+        for number in range(2):
+            await talk.say(f"{number} " + "lantern harbour " * 900)
+        turn = asyncio.create_task(talk.say("2 " + "lantern harbour " * 1_200))
+        await asyncio.sleep(0)
+        compacting = asyncio.create_task(talk.compact())
+        result = await turn
+        assert result.reply.startswith("I heard")
+        assert [receipt.trigger for receipt in result.compactions] == ["overflow"]
+        [after] = await asyncio.gather(compacting, return_exceptions=True)
+        assert isinstance(after, CompactionReceipt | CompactionRefused)
+        assert [text.split()[0] for text in said_by_people(talk)] == ["0", "1", "2"]
+        assert (await talk.say("and on")).reply
+        await talk.settle()
+        await talk.close()
+
+
+async def test_closing_under_a_turn_ends_it_with_an_error_that_says_so(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer([Reply("slow " * 8, chunk_chars=5, delay_s=0.05)]) as server:
+        talk = talk_of(registry, agent_for(server))
+        begun = asyncio.Event()
+        turn = asyncio.create_task(talk.say("go", listener=lambda _: begun.set()))
+        await begun.wait()
+        await talk.close()
+        with pytest.raises(StrandlineError):
+            await turn
+
+
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
@@ -538,6 +614,9 @@ async def test_two_conversations_on_one_session_compact_it_once(
         assert "went elsewhere" in notices(heard)
         one.session.refresh()
         assert summaries_in(one) == 1
+        [receipt] = [each for each in done if isinstance(each, CompactionReceipt)]
+        usages = [answer["usage"] for answer in answers_of(one)] + [receipt.usage] * 2
+        assert one.row.output_tokens == sum(u["output"] for u in usages), "both were paid for"
         assert one.session.verify() == []
         await one.close()
         await two.close()

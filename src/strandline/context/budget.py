@@ -108,6 +108,14 @@ class Budget:
         """
         return message_tokens > self.limit
 
+    def fits_meanwhile(self, message_tokens: int) -> bool:
+        """Whether that many tokens can be sent while a compaction is being made already.
+
+        Half of the reserve may be used then: waiting for the summary would be the longer way,
+        and the answer keeps the other half.
+        """
+        return message_tokens <= self.limit + int(self.reserve / 2 / self.scale)
+
     def answer_tokens(self, message_tokens: int, max_output: int) -> int:
         """How long the answer may be: `max_output`, or what the window leaves, at least 1."""
         return max(1, min(max_output, self.window - self.provider_tokens(message_tokens)))

@@ -16,11 +16,8 @@ from strandline.errors import ModelError
 from strandline.models.failures import Failures
 from strandline.models.surrogates import TextPieces, whole_text
 from strandline.runtime.model import Failed, ModelEvent, ModelInfo, TextDelta, ThinkingDelta
+from strandline.runtime.tools import UNPARSED_ARGUMENTS
 from strandline.transcript.messages import JsonObject, Message, StopReason, Usage
-
-UNPARSED_ARGUMENTS = "unparsedArguments"
-"""The only argument of a call whose arguments were no JSON object: their text as it came.
-No tool knows it, so the call is answered with an error that the model can learn from."""
 
 MAX_ANSWER_CHARS = 16 * 1024 * 1024
 """The longest answer that is kept."""

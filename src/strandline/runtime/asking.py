@@ -17,6 +17,7 @@ from strandline.context.view import View
 from strandline.errors import ContextOverflow, ModelError
 from strandline.runtime.agent import Agent, Backend
 from strandline.runtime.events import (
+    AnswerBroken,
     AskedAgain,
     Listener,
     ReplyDiscarded,
@@ -35,6 +36,7 @@ from strandline.runtime.model import (
     ThinkingDelta,
 )
 from strandline.runtime.retrying import wait_ms
+from strandline.runtime.thoughts import Thoughts
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
 
 NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
@@ -47,7 +49,7 @@ class Asking:
     """The models of one turn. Who answered once goes on answering in that turn.
 
     `fit` makes the dealings with a model's window; `keep` appends what came of an answer
-    that was broken off.
+    that was broken off. `thoughts` remembers those that were refused.
     """
 
     agent: Agent
@@ -55,10 +57,10 @@ class Asking:
     keep: Callable[[Message], str]
     listener: Listener
     thinking: ThinkingLevel = "off"
+    thoughts: Thoughts = field(default_factory=Thoughts)
     fitting: Fitting = field(init=False)
     _left: list[Backend] = field(init=False)
     _first_error: ModelError | ContextOverflow | None = None
-    _bare: bool = False
 
     def __post_init__(self) -> None:
         first, *self._left = self.agent.backends
@@ -97,10 +99,8 @@ class Asking:
         if error.kind == "overflow" and await self.fitting.after_overflow(error, view):
             self._discard(failed)
             return attempt
-        if error.kind == "refused" and not self._bare and self._thoughts_in(view):
-            # A signature that is not accepted any more (another key, a provider's change) would
-            # be refused for ever; without thoughts the same conversation is fine (B1).
-            self._bare = True
+        said = [each.message for each in view.messages]
+        if error.kind == "refused" and self.thoughts.refused(self.backend.info, said):
             self._discard(failed)
             return attempt
         wait = wait_ms(error, attempt, self.agent.retry, random.random())  # noqa: S311 - spread
@@ -118,11 +118,10 @@ class Asking:
 
     def _discard(self, failed: Failed) -> None:
         if failed.partial is not None:
-            self.listener(ReplyDiscarded())
+            self.listener(ReplyDiscarded(failed.partial.get("usage")))
 
     async def _fall_back(self, error: ModelError | ContextOverflow) -> None:
         self._first_error = self._first_error or error
-        self._bare = False
         compactions = self.fitting.compactions
         self.fitting = self.fit(self._left.pop(0))
         self.fitting.compactions = compactions
@@ -133,6 +132,7 @@ class Asking:
         if failed.partial is not None and text_of(failed.partial):
             kept = {**failed.partial, "stopReason": "error", "errorMessage": failed.error.what}
             await to_the_end(asyncio.to_thread(self.keep, kept))
+            self.listener(AnswerBroken(kept))
 
     def _told(self, error: ModelError | ContextOverflow) -> ModelError | ContextOverflow:
         """The error to raise: the first model's, which is the one that was meant."""
@@ -178,20 +178,10 @@ class Asking:
         return ModelRequest(
             info,
             self.agent.system_prompt,
-            [_without_thoughts(m.message) if self._bare else m.message for m in view.messages],
+            [self.thoughts.shown(info, each.message) for each in view.messages],
             self.fitting.budget.answer_tokens(view.tokens, info.max_output_tokens),
             tools,
             self.thinking if info.reasoning else "off",
-        )
-
-    def _thoughts_in(self, view: View) -> bool:
-        """Whether the model is shown thoughts of its own; those of others never leave."""
-        info = self.backend.info
-        own = (info.api, info.provider, info.id)
-        return any(
-            (said.get("api"), said.get("provider"), said.get("model")) == own
-            and _without_thoughts(said) is not said
-            for said in (each.message for each in view.messages)
         )
 
     def _tell(self, event: ModelEvent, came: list[str]) -> None:
@@ -214,23 +204,6 @@ class Asking:
                 "timestamp": self.agent.clock.now_ms(),
             }
             await asyncio.to_thread(self.keep, answer)
-
-
-_SIGNATURES = frozenset({"thoughtSignature", "textSignature"})
-"""What providers put on a text or call that they thought about; it stands or falls with the
-thought."""
-
-
-def _without_thoughts(message: Message) -> Message:
-    content = message.get("content")
-    if message.get("role") != "assistant" or not isinstance(content, list):
-        return message
-    spoken = [
-        {key: value for key, value in block.items() if key not in _SIGNATURES}
-        for block in content
-        if block.get("type") != "thinking"
-    ]
-    return message if spoken == content else {**message, "content": spoken}
 
 
 def text_of(message: Message) -> str:

@@ -90,7 +90,8 @@ def _left_behind(session: Session, entry_id: str | None) -> Sequence[PathMessage
         compaction = items[0] if items and _is_compaction(items[0]) else None
         end = None
         if compaction is not None and compaction.entry_id not in stays:
-            end = path[path.index(compaction.entry_id) - 1]
+            place = path.index(compaction.entry_id)
+            end = path[place - 1] if place else None
     said = (found[each] for each in left if each in found)
     return [item for item in said if not _is_compaction(item)]
 

@@ -45,6 +45,11 @@ class Compactor:
         self.agent = agent
         self._pending: PendingCompaction | None = None
 
+    @property
+    def is_summarising(self) -> bool:
+        """Whether a summary is being written at this moment."""
+        return self._pending is not None and not self._pending.writing.done()
+
     async def compact(
         self,
         budget: Budget,
@@ -77,9 +82,9 @@ class Compactor:
         if current is not None and instructions is None and current.still_holds(items):
             current.begun(listener)
             return current
-        if current is not None:
-            self._give_up(current, "another one took its place")
         plan = await asyncio.to_thread(self.plan, budget, trigger, instructions)
+        if self._pending is not None:
+            self._give_up(self._pending, "another one took its place")
         pending = PendingCompaction(trigger, plan, budget)
         pending.begun(listener)
         pending.writing = asyncio.create_task(self._write(pending, instructions))

@@ -140,6 +140,7 @@ class Conversation:
                 compactor=upkeep.compactor,
                 before_compaction=lambda: upkeep.flush_if_due(listener),
                 session_key=self.key,
+                thoughts=upkeep.thoughts,
             )
         except BaseException:
             await to_the_end(asyncio.to_thread(self._note_interruption, delivery))
@@ -147,7 +148,8 @@ class Conversation:
         finally:
             upkeep.compacted |= bool(delivery.compactions)
         try:
-            await asyncio.to_thread(self._registry.note_turn, self._open, result)
+            note = self._registry.note_turn
+            await asyncio.to_thread(note, self._open, result, delivery.usages)
         except StrandlineError as error:  # the answer is there: nobody is to ask again
             listener(Notice(f"the turn was not noted in the session's row: {error}"))
         upkeep.start(listener)
@@ -264,7 +266,7 @@ class Conversation:
 
         A compaction that is being made is given up: the old model may be writing it.
         """
-        async with self._lane():
+        async with self._line.turn(self.key):
             await self._upkeep.stop()
             old, self.agent = self.agent, agent
             self._stand_on(self._open)
@@ -291,8 +293,9 @@ class Conversation:
             return
         row = self._registry.row(self.key)
         chosen = row.thinking_level if row else None
-        level = next((each for each in LEVELS if each == chosen), self.agent.thinking)
-        if level != context.thinking_level:
+        usual = self.agent.thinking if info.reasoning else None
+        level = next((each for each in LEVELS if each == chosen), usual)
+        if level is not None and level != context.thinking_level:
             self.session.append_thinking_level_change(level)
 
     def _set_up(self) -> None:
@@ -301,7 +304,8 @@ class Conversation:
         renew, upkeep.compacted = upkeep.compacted and agent.renew_prompt, False
         if renew:
             # The cache is lost with the compaction; what the workspace says now is free.
-            agent = replace(agent, system_prompt=renew())
+            with suppress(StrandlineError):  # where it cannot be read, the old prompt holds
+                agent = replace(agent, system_prompt=renew())
         mode = self.compaction_mode
         if agent.compaction.effective_mode != mode:
             compaction = replace(agent.compaction, enabled=True, mode=mode)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from strandline.runtime.asking import text_of
 from strandline.runtime.events import (
+    AnswerBroken,
     AnswerKept,
     CompactionReceipt,
     Listener,
@@ -30,13 +31,14 @@ from strandline.transcript.messages import Message, Usage
 class Delivery:
     """Hears a turn, and tells `listener` what may be delivered on this occasion.
 
-    `answers` and `compactions` are those of the turn so far.
+    `answers` and `compactions` are those of the turn so far, `usages` what all its calls used.
     """
 
     listener: Listener
     occasion: Occasion
     answers: list[Message] = field(default_factory=list)
     compactions: list[CompactionReceipt] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
     _filter: SilenceFilter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,12 +50,16 @@ class Delivery:
             case ReplyText(text):
                 self._stream(self._filter.add(text))
                 return
-            case ReplyDiscarded():
+            case ReplyDiscarded(usage):
+                self.usages += [usage] if usage else []
                 self._filter = SilenceFilter(self.occasion)
             case AnswerKept(message):
                 self.answers.append(message)
+                self.usages += usages_of([message])
                 self._stream(self._filter.end())
                 self._filter = SilenceFilter(self.occasion)
+            case AnswerBroken(message):
+                self.usages += usages_of([message])
             case CompactionReceipt():
                 self.compactions.append(event)
         self.listener(event)
@@ -71,11 +77,6 @@ class Delivery:
             return
         for text in texts:
             self._say(deliverable(text, self.occasion))
-
-    @property
-    def usages(self) -> list[Usage]:
-        """What the answers so far used."""
-        return usages_of(self.answers)
 
     def _stream(self, text: str) -> None:
         if not self.occasion.only_whole:

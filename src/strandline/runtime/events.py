@@ -32,7 +32,19 @@ class ThinkingText:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDiscarded:
-    """The answer so far is void: the provider failed in the middle, and it is asked again."""
+    """The answer so far is void: the provider failed in the middle, and it is asked again.
+
+    `usage` is what the provider said that it used all the same.
+    """
+
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBroken:
+    """The turn fails in the middle of this answer; what came of it is in the transcript."""
+
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,7 @@ TurnEvent = (
     ReplyText
     | ThinkingText
     | ReplyDiscarded
+    | AnswerBroken
     | AnswerKept
     | ToolStarted
     | ToolFinished

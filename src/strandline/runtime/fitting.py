@@ -65,7 +65,9 @@ class Fitting:
     async def view_to_send(self) -> View:
         """A view within the budget: compacted where that helps, then cut down.
 
-        Raises `ContextOverflow` when nothing makes it fit, or the mode is "error".
+        While a compaction is being made it may be a little larger, so that nobody waits for
+        the summary who need not. Raises `ContextOverflow` when nothing makes it fit, or the mode
+        is "error".
         """
         mode = self.agent.compaction.effective_mode
         if mode == "auto":
@@ -73,11 +75,18 @@ class Fitting:
                 view = await self.look()
                 if not self.budget.is_over(view.tokens):
                     break
+                if self._need_not_wait(view):
+                    return view
                 if not await self._compact_if_it_helps("pre-send"):
                     break
         return await asyncio.to_thread(
             self._assemble, "none" if mode == "error" else "oldest_turns"
         )
+
+    def _need_not_wait(self, view: View) -> bool:
+        refused = self.overflows or self.results_are_capped
+        meanwhile = self.compactor.is_summarising and self.budget.fits_meanwhile(view.tokens)
+        return meanwhile and not refused
 
     async def after_overflow(self, error: ModelError, view: View) -> bool:
         """Learn from a refusal and make room; False when it is time to give up."""

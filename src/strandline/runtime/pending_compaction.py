@@ -45,9 +45,15 @@ class PendingCompaction:
         listener(CompactionStarted(self.trigger))
 
     def tell(self, event: TurnEvent) -> None:
-        """Tell all who heard that it was begun."""
-        for listener in self.listeners:
-            listener(event)
+        """Tell all who heard that it was begun; then raise what the first of them raised."""
+        failures = []
+        for listener in [*self.listeners]:
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - the others are told all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def still_holds(self, items: Sequence[PathMessage]) -> bool:
         """Whether the conversation still begins with what was planned for.
@@ -73,8 +79,10 @@ class PendingCompaction:
 
     def ended(self, event: TurnEvent) -> None:
         """Tell how it ended, once."""
-        self.tell(event)
-        self.listeners.clear()
+        try:
+            self.tell(event)
+        finally:
+            self.listeners.clear()
 
     def refused(self, why: str) -> None:
         """Tell that it was not made, once."""

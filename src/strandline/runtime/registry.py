@@ -154,10 +154,16 @@ class SessionRegistry:
 
     # -- noting ----------------------------------------------------------------------------
 
-    def note_turn(self, at: OpenSession, result: TurnResult) -> None:
-        """Note in the row what a turn used. The counters are statistics, never limits."""
+    def note_turn(
+        self, at: OpenSession, result: TurnResult, usages: Sequence[Usage] | None = None
+    ) -> None:
+        """Note in the row what a turn used. The counters are statistics, never limits.
+
+        `usages` are those of all calls, by default those of the answers.
+        """
         now_ms = self._clock.now_ms()
-        self._note(at, lambda row: _after_turn(row, result, now_ms))
+        used = usages_of(result.answers) if usages is None else usages
+        self._note(at, lambda row: _after_turn(row, result, used, now_ms))
 
     def note_interruption(
         self,
@@ -241,10 +247,12 @@ class SessionRegistry:
         self._rows.patch(at.key, changed)
 
 
-def _after_turn(row: SessionRow, result: TurnResult, now_ms: int) -> SessionRow:
+def _after_turn(
+    row: SessionRow, result: TurnResult, usages: Sequence[Usage], now_ms: int
+) -> SessionRow:
     info = result.info
     answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
-    row = with_usage(row_of({**row.raw, **answered}), usages_of(result.answers))
+    row = with_usage(row_of({**row.raw, **answered}), usages)
     row = _after_compactions(row, result.compactions)
     return row.with_changes(
         updated_at=now_ms,

@@ -21,6 +21,7 @@ from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import BeforeCompaction, Fitting
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.spending import usage_sum
+from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, ToolRun, calls_cut_off, calls_in
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel, Usage
 from strandline.transcript.session import Session
@@ -73,6 +74,7 @@ async def run_turn(
     compactor: Compactor | None = None,
     before_compaction: BeforeCompaction | None = None,
     session_key: str = "",
+    thoughts: Thoughts | None = None,
 ) -> TurnResult:
     """Append `message`, have the agent answer it, append the answer.
 
@@ -80,9 +82,16 @@ async def run_turn(
     lane. Cancelling the task stops the reply and keeps what came of it, as an aborted
     answer. Raises `ModelError` when no model answered and `ContextOverflow` when nothing can
     make the context fit (or the mode is "error"); the user's message is in the transcript
-    either way.
+    either way. `thoughts` remembers across the turns of a session which thoughts were refused.
     """
-    turn = _Turn(session, agent, listener, compactor or Compactor(session, agent), session_key)
+    turn = _Turn(
+        session,
+        agent,
+        listener,
+        compactor or Compactor(session, agent),
+        session_key,
+        thoughts or Thoughts(),
+    )
     return await turn.run(message, before_compaction)
 
 
@@ -101,6 +110,7 @@ class _Turn:
     listener: Listener
     compactor: Compactor
     session_key: str
+    thoughts: Thoughts
 
     async def run(
         self, message: Message | None, before_compaction: BeforeCompaction | None
@@ -141,6 +151,7 @@ class _Turn:
             self.session.append_message,
             self.listener,
             thinking,
+            self.thoughts,
         )
         await asking.fitting.calibrate()
         return asking

@@ -32,14 +32,16 @@ from strandline.runtime.fitting import Fitting
 from strandline.runtime.flushing import Flush, can_flush
 from strandline.runtime.pending_compaction import PendingCompaction
 from strandline.runtime.registry import OpenSession, SessionRegistry
+from strandline.runtime.thoughts import Thoughts
 
 
 @dataclass
 class Upkeep:
     """The upkeep of one session; `agent` is the one that answers, with the session's mode.
 
-    `lane` is the session's. `receipts` takes those that nobody was told of yet (`settle`).
-    `compacted` is set when a compaction was made, for whoever renews what depends on that.
+    `lane` is the session's; `thoughts` are those that its models take back no more.
+    `receipts` takes those that nobody was told of yet (`settle`). `compacted` is set when a
+    compaction was made, for whoever renews what depends on that.
     """
 
     at: OpenSession
@@ -49,6 +51,7 @@ class Upkeep:
     receipts: deque[CompactionReceipt]
     compacted: bool = False
     compactor: Compactor = field(init=False)
+    thoughts: Thoughts = field(default_factory=Thoughts)
     _task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
@@ -178,14 +181,19 @@ class Upkeep:
         try:
             return await self.compactor.finish(pending, listener, last_step)
         finally:
-            if ours and pending.receipt is not None:
-                self.compacted = True
-                if receipts is not None:
-                    receipts.append(pending.receipt)
-                await to_the_end(self._note(pending.receipt, listener))
+            if ours and pending.receipt is not None and receipts is not None:
+                receipts.append(pending.receipt)
+            if ours:
+                await to_the_end(self._note(pending, listener))
 
-    async def _note(self, receipt: CompactionReceipt, listener: Listener) -> None:
+    async def _note(self, pending: PendingCompaction, listener: Listener) -> None:
+        """Note in the row what was compacted, or what a summary used that was of no use."""
+        receipt, (summary, _) = pending.receipt, pending.writing.result()
         try:
+            if receipt is None:
+                await asyncio.to_thread(self.registry.note_usage, self.at, summary.usage)
+                return
+            self.compacted = True
             fitting = await self._fitting()
             view = await fitting.look()
             size = fitting.budget.provider_tokens(view.tokens)

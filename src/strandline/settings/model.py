@@ -17,7 +17,6 @@ from strandline.sessions.keys import check_agent_id
 from strandline.settings.parts import DurationMs, ModelRef, Name, Part, Tokens
 from strandline.settings.providers import Models
 
-
 WorkspaceAccess = Literal["none", "ro", "rw"]
 
 
@@ -120,7 +119,8 @@ class AgentSettings(Part):
         default=60_000, description="Characters of all workspace files together."
     )
     thinking_default: Literal["off", "minimal", "low", "medium", "high", "xhigh"] = Field(
-        default="off", description="How hard its model thinks in a new session."
+        default="low",
+        description="How hard a model that can thinks in a new session.",
     )
     compaction: CompactionSettings = Field(
         default=CompactionSettings(), description="How its conversations are kept short."

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CHARS_A_TOKEN = 4
 PROMPT_SHARE = 8
 """Workspace files take at most this fraction (an eighth) of the window, whatever the bounds."""
+RANK: Mapping[str, int] = {"none": 0, "ro": 1, "rw": 2}
+"""Kinds of access to a workspace; each allows what those below it do."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,8 @@ class AgentMaker:
             if access == "rw":  # otherwise it may be one that is not allowed to write
                 self.warn(f"agent {agent_id}: there is no tool {name!r} to allow or deny")
         allowed = set(everything.names) if allow is None else set(allow)
-        rank = {"none": 0, "ro": 1, "rw": 2}
         return everything.only(
-            lambda tool: tool.name in allowed - deny and rank[tool.needs] <= rank[access]
+            lambda tool: tool.name in allowed - deny and RANK[tool.needs] <= RANK[access]
         )
 
     def _backend(self, ref: str) -> Backend:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strandline.clock import Clock
@@ -75,7 +75,7 @@ class Providers:
     """The models that can be used here, from the settings, the catalog and the environment."""
 
     settings: Models
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # it holds keys
     clock: Clock
 
     def refs(self) -> list[str]:
@@ -112,7 +112,7 @@ class Providers:
         known = catalog.find(ref)
         if known is not None and self._can_reach(known):
             return known
-        if known is not None:
+        if known is not None and known.provider in KNOWN:
             variables = " or ".join(KNOWN[known.provider].variables)
             raise ConfigError(
                 f"there is no key for {ref}", remedy=f"set {variables} in the environment"

@@ -49,7 +49,7 @@ class State:
     folder: Path
     settings: Settings
     settings_path: Path | None
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # it holds keys
     warn: Callable[[str], None]
     clock: Clock
     ids: IdSource
@@ -137,11 +137,18 @@ class State:
     def register_tool(self, tool: Tool) -> None:
         """Offer one more tool to the agents that are made from now on.
 
-        Raises `ConfigError` for a name that is taken, or parameters that are no JSON Schema.
+        Raises `ConfigError` for a name that is taken, parameters that are no JSON Schema, or
+        needs that are no access.
         """
         from strandline.runtime.tools import Toolbox
         from strandline.tools.builtin import builtin_tools
+        from strandline.wiring.agents import RANK
 
+        if tool.needs not in RANK:
+            raise ConfigError(
+                f"the tool {tool.name} needs {tool.needs!r}, which is no access to a workspace",
+                remedy=f"let it need one of {', '.join(RANK)}",
+            )
         builtin = builtin_tools(self.folder, "rw", self.clock)
         Toolbox([*builtin, *self.extra_tools]).plus([tool])
         self.extra_tools.append(tool)
