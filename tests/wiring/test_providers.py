@@ -135,11 +135,13 @@ async def test_a_known_provider_is_spoken_to_with_the_key_of_the_environment(
         assert server.requests[0].headers["x-api-key"] == "from-outside"
 
 
-async def test_a_known_provider_that_is_configured_has_the_key_of_the_settings_only(
+async def test_the_key_of_the_environment_goes_to_the_providers_own_address_only(
     opened: Any,
 ) -> None:
     with ScriptedModelServer([Reply("Ahoy.")] * 2) as server:
-        own = {"anthropic": {"baseUrl": server.root_url, "models": []}}
+        own: dict[str, Any] = {
+            "anthropic": {"baseUrl": server.root_url, "api": "anthropic-messages"}
+        }
         environ = {"ANTHROPIC_API_KEY": "from-outside"}
         await ask(opened(environ, models={"providers": own}), "anthropic/claude-sonnet-4-5")
         own["anthropic"]["apiKey"] = "from-settings"
@@ -147,3 +149,15 @@ async def test_a_known_provider_that_is_configured_has_the_key_of_the_settings_o
         without, with_key = (request.headers for request in server.requests)
     assert "from-outside" not in str(without) + str(with_key)
     assert with_key["x-api-key"] == "from-settings"
+
+
+def test_a_proxy_is_spoken_to_as_the_settings_say_and_the_provider_as_it_speaks(
+    opened: Any,
+) -> None:
+    def api(**provider: Any) -> str:
+        state = opened({"OPENAI_API_KEY": "k"}, models={"providers": {"openai": provider}})
+        return str(state.model_info("openai/gpt-5.4").api)
+
+    assert api(baseUrl="https://api.openai.com/v1") == "openai-responses"
+    assert api(baseUrl="https://proxy.example/v1") == "openai-completions"
+    assert api(baseUrl="https://proxy.example/v1", api="openai-responses") == "openai-responses"

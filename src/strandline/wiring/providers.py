@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from strandline.clock import Clock
 from strandline.errors import ConfigError
@@ -26,13 +27,22 @@ class KnownProvider:
 
     url: str
     variables: tuple[str, ...]
+    api: str
+
+    def is_at(self, url: str) -> bool:
+        """Whether that is the provider's own address: its key goes nowhere else by itself."""
+        return urlsplit(url.strip()).hostname == urlsplit(self.url).hostname
 
 
 KNOWN: Mapping[str, KnownProvider] = {
-    "openai": KnownProvider("https://api.openai.com/v1", ("OPENAI_API_KEY",)),
-    "anthropic": KnownProvider("https://api.anthropic.com", ("ANTHROPIC_API_KEY",)),
+    "openai": KnownProvider("https://api.openai.com/v1", ("OPENAI_API_KEY",), "openai-completions"),
+    "anthropic": KnownProvider(
+        "https://api.anthropic.com", ("ANTHROPIC_API_KEY",), "anthropic-messages"
+    ),
     "google": KnownProvider(
-        "https://generativelanguage.googleapis.com/v1beta", ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+        "https://generativelanguage.googleapis.com/v1beta",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "google-generative-ai",
     ),
 }
 
@@ -111,7 +121,7 @@ class Providers:
                 return _info(provider_id, provider, model)
         known = catalog.find(ref)
         if known is not None and self._can_reach(known):
-            return known
+            return replace(known, api=_api(provider_id, provider, known.api))
         if known is not None and known.provider in KNOWN:
             variables = " or ".join(KNOWN[known.provider].variables)
             raise ConfigError(
@@ -140,6 +150,9 @@ class Providers:
         if provider is None:
             return load()(KNOWN[info.provider].url, self._key_of(info.provider), clock=self.clock)
         key = provider.api_key.get_secret_value() if provider.api_key else ""
+        known = KNOWN.get(info.provider)
+        if provider.api_key is None and known is not None and known.is_at(provider.base_url):
+            key = self._key_of(info.provider)
         headers = {name: value.get_secret_value() for name, value in provider.headers.items()}
         return load()(provider.base_url, key, clock=self.clock, headers=headers)
 
@@ -154,6 +167,18 @@ class Providers:
         return next(filter(None, found), "")
 
 
+def _api(provider_id: str, provider: ProviderSettings | None, usual: str) -> str:
+    """The format to speak: what the settings say, else the `usual` one at the provider's own
+    address, else what most servers speak.
+    """
+    if provider is None:
+        return usual
+    known = KNOWN.get(provider_id)
+    if "api" in provider.model_fields_set or known is None or not known.is_at(provider.base_url):
+        return provider.api
+    return usual
+
+
 def _info(provider_id: str, provider: ProviderSettings, model: ModelSettings) -> ModelInfo:
     from strandline.runtime.model import ModelInfo, Prices
 
@@ -161,7 +186,7 @@ def _info(provider_id: str, provider: ProviderSettings, model: ModelSettings) ->
     return ModelInfo(
         provider_id,
         model.id,
-        provider.api,
+        _api(provider_id, provider, KNOWN[provider_id].api if provider_id in KNOWN else ""),
         model.context_window,
         model.max_tokens,
         Prices(cost.input, cost.output, cost.cache_read, cost.cache_write),
