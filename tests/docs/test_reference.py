@@ -30,8 +30,7 @@ from strandline.runtime import compacting, cooldowns, fitting, flushing, inbound
 from strandline.runtime import tools as tools_seam
 from strandline.runtime import turn as turns
 from strandline.runtime.conversation import Conversation
-from strandline.runtime.events import CompactionReceipt, TurnEvent
-from strandline.runtime.hooks import Trigger
+from strandline.runtime.events import CompactionReceipt, CompactionTrigger, TurnEvent
 from strandline.runtime.model import ModelInfo, ModelRequest
 from strandline.runtime.silence import Occasion, deliverable
 from strandline.sessions.rows import SessionRow
@@ -267,7 +266,7 @@ def flushing_threshold() -> int:
 
 def test_every_trigger_and_every_section_of_a_summary_is_told() -> None:
     assert [quoted(row[0])[0] for row in rows("context.md", "When", "trigger")] == [
-        *get_args(Trigger)
+        *get_args(CompactionTrigger)
     ]
     told = [row[0] for row in rows("context.md", "What a summary holds", "section")]
     assert told == [*sections.SECTIONS, sections.FILES]

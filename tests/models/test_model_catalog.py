@@ -9,7 +9,7 @@ import pytest
 from anthropic.types import ModelParam as AnthropicModel
 from openai.types import ChatModel
 
-from strandline.models.catalog import LOCAL, find, known, suggest
+from strandline.models.catalog import LOCAL, find, known
 from strandline.models.gemini import API as GEMINI_API
 from strandline.runtime.model import Prices
 
@@ -54,12 +54,6 @@ def test_names_are_unique_and_numbers_sensible() -> None:
         prices = model.prices
         assert 0 <= prices.cache_read <= prices.input <= prices.output
         assert prices.cache_write in {0, round(prices.input * 1.25, 6)}
-
-
-def test_near_names_are_suggested() -> None:
-    assert suggest("openai/gpt4o")[0] == "openai/gpt-4o"
-    assert "anthropic/claude-opus-4-5" in suggest("claude-opus-4.5")
-    assert suggest("zzzz") == []
 
 
 def test_abilities_are_told_for_every_model() -> None:

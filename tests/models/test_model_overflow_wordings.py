@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from strandline.models.failures import Failures, read_error
 from strandline.models.overflow import find_overflow
-from strandline.runtime.model import ModelInfo
+from strandline.runtime.agent import Backend
+from strandline.runtime.model import Failed, ModelInfo, ModelRequest
+from strandline.testing import RecordedRequest, Reply, ScriptedModelServer
 
 FAILURES = Failures(ModelInfo("acme", "one", "openai-completions", 8192, 512))
 
@@ -166,6 +169,16 @@ litellm.BadRequestError: litellm.ContextWindowExceededError: no room
 - -
 Unhandled stop reason: model_context_window_exceeded
 
+- -
+Prompt exceeds max length
+
+- -
+Request size exceeds model context window
+
+40970 40960
+The decoder prompt (length 40970) is longer than the maximum model length of 40960. Make sure that
+`max_model_len` is no smaller than the number of text tokens.
+
 - 131072
 litellm.ServiceUnavailableError: litellm.MidStreamFallbackError: OpenAIException - Requested token
 count exceeds the model's maximum context length of 131072 tokens.
@@ -211,6 +224,28 @@ def test_a_provider_s_words_are_an_overflow(
         error = FAILURES.from_server({"error": {"message": sentence}}, status)
         assert error.kind == "overflow"
         assert (error.prompt_tokens, error.window_tokens) == (prompt, window)
+
+
+@pytest.mark.parametrize("error_after", [None, 0, 2])
+async def test_each_is_an_overflow_in_every_format_before_and_inside_a_stream(
+    backend_for: Callable[..., Backend], api: str, error_after: int | None
+) -> None:
+    """Faults H18: parsed out of the error wherever it comes, with its counts."""
+    left = [sentence for sentence, *_ in SENTENCES]
+
+    def script(_: RecordedRequest) -> Reply:
+        error = {"type": "error", "error": {"message": left.pop(0)}}
+        return Reply("So", status=400, error=error, error_after=error_after)
+
+    with ScriptedModelServer(script) as server:
+        backend = backend_for(api, server)
+        asked = ModelRequest(backend.info, "S", [{"role": "user", "content": "hi"}], 100)
+        for _, prompt, window in SENTENCES:
+            *_, last = [event async for event in backend.model.stream(asked)]
+            assert isinstance(last, Failed)
+            counts = (last.error.prompt_tokens, last.error.window_tokens)
+            assert (last.error.kind, counts) == ("overflow", (prompt, window)), last.error
+        await backend.model.aclose()
 
 
 @pytest.mark.parametrize("sentence", OTHERS)

@@ -424,3 +424,16 @@ def test_importing_and_making_one_loads_no_http() -> None:
         "assert not {'httpx2', 'httpcore2', 'anyio'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+async def test_no_log_shows_the_query_of_an_address(
+    raw_server: Any, ask: Ask, events_of: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw_server.whole("401 Unauthorized", b"{}")
+    model = OpenAIChatModel(f"{raw_server.base_url}?key={KEY}", clock=SimulatedClock())
+    with caplog.at_level(0):
+        await events_of(model, ask("hi"))
+    await model.aclose()
+    assert KEY.encode() in raw_server.requests[0], "it is sent"
+    assert "chat/completions" in caplog.text, "the library tells of its requests"
+    assert KEY not in caplog.text

@@ -243,7 +243,7 @@ def test_a_longer_conversation_begins_with_the_bytes_of_the_shorter(
     messages: list[Any], more: list[Any]
 ) -> None:
     """What a provider caches is the beginning; images of tools may still wait for their end."""
-    if messages and messages[-1]["role"] == "toolResult":
+    if not messages or messages[-1]["role"] == "toolResult":
         messages = [*messages, user("next")]
     short = request_body(ModelRequest(MODEL, "S", messages, 10), PLAIN)
     long = request_body(ModelRequest(MODEL, "S", [*messages, *more], 10), PLAIN)

@@ -188,3 +188,37 @@ async def test_notes_of_plugins_neither_ask_nor_answer(
         talk.session.append_custom_message("weather", "it stopped")
         assert is_answered(talk.session)
         await talk.close()
+
+
+async def test_a_message_whose_turn_ran_hundreds_of_tools_is_still_known(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    async def look(_call: object) -> str:
+        return "all quiet"
+
+    tool = Tool("look", "Look around.", {"type": "object", "properties": {}}, look)
+    calls = [ToolCall("look", {}, id=f"call_{number}") for number in range(300)]
+    with ScriptedModelServer([Reply(tool_calls=calls), Reply("all quiet")]) as server:
+        talk = talk_of(registry, agent_for(server, 200_000, toolbox=Toolbox([tool])))
+        await talk.say("look", inbound_id="m1")
+        for each in (talk, talk_of(registry, agent_for(server, 200_000))):
+            with pytest.raises(NothingToAnswer):
+                await each.say("look", inbound_id="m1")
+            await each.close()
+
+
+async def test_a_message_of_two_compactions_ago_is_known_to_who_opens_the_session_anew(
+    registry: SessionRegistry, agent_for: AgentFor
+) -> None:
+    with ScriptedModelServer() as server:
+        talk = talk_of(registry, agent_for(server))
+        await talk.say("lantern harbour " * 500, inbound_id="m1")
+        for _ in range(2):
+            for number in range(3):
+                await talk.say(f"{number} " + "lantern harbour " * 600)
+            await talk.compact()
+        await talk.close()
+        again = talk_of(registry, agent_for(server))
+        with pytest.raises(NothingToAnswer):
+            await again.say("again", inbound_id="m1")
+        await again.close()

@@ -15,13 +15,14 @@ import pytest
 from strandline.context.budget import CompactionSettings
 from strandline.errors import ModelError
 from strandline.runtime import flushing
+from strandline.runtime.access import WorkspaceAccess
 from strandline.runtime.agent import Agent
 from strandline.runtime.conversation import Conversation
 from strandline.runtime.events import MemoryFlushed, Notice, TurnEvent, nobody
 from strandline.runtime.flush_settings import FlushSettings
 from strandline.runtime.flushing import CUSTOM_TYPE, looked_back_on
 from strandline.runtime.registry import SessionRegistry
-from strandline.runtime.tools import Toolbox, WorkspaceAccess
+from strandline.runtime.tools import Toolbox
 from strandline.stores.jsonl import JsonlStore
 from strandline.stores.rows_file import RowsFile
 from strandline.testing import CountingIds, Reply, ScriptedModelServer, SimulatedClock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -57,6 +58,14 @@ async def test_a_result_is_a_message_with_the_call_it_answers_and_the_time() -> 
         "isError": False,
         "timestamp": 42,
     }
+
+
+async def test_a_plain_function_is_a_tool_too_and_runs_on_a_thread() -> None:
+    def run(call: ToolCall) -> str:
+        return f"{call.name} on {threading.current_thread() is threading.main_thread()}"
+
+    plain = Tool("greet", "Greets.", {}, run)
+    assert text_of(await answer(Toolbox([plain]))) == "greet on False"
 
 
 async def test_details_and_images_are_handed_on_as_they_are() -> None:

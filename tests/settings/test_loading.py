@@ -55,7 +55,7 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
     assert agent.compaction.reserve_tokens == 16_384
     assert agent.compaction.keep_recent_tokens == 20_000
     assert agent.compaction.reserve_tokens_floor == 20_000
-    assert agent.compaction.effective_mode == "auto"
+    assert (agent.compaction.enabled, agent.compaction.mode) == (True, "auto")
     assert agent.model.primary is None
     assert result.settings.session.main_key == "main"
     assert result.settings.session.write_lock.acquire_timeout_ms == 60_000
@@ -132,7 +132,8 @@ def test_an_agent_overrides_the_defaults_key_by_key(tmp_path: Path) -> None:
 )
 def test_the_modes_of_others_map_onto_ours(tmp_path: Path, compaction: str, mode: str) -> None:
     text = f"{{ agents: {{ defaults: {{ compaction: {compaction} }} }} }}"
-    assert loaded(tmp_path, text).settings.agent("main").compaction.effective_mode == mode
+    told = loaded(tmp_path, text).settings.agent("main").compaction
+    assert (told.mode if told.enabled else "off") == mode
 
 
 def test_settings_cannot_be_changed_by_accident(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from strandline.runtime.tools import Toolbox, ToolCall, WorkspaceAccess
+from strandline.runtime.access import WorkspaceAccess
+from strandline.runtime.tools import Toolbox, ToolCall
 from strandline.testing.clock import SimulatedClock
 from strandline.tools.builtin import builtin_tools
 

@@ -244,3 +244,15 @@ def test_a_very_deep_tree_can_be_looked_at(session: SessionManager) -> None:
     (root,) = deep.tree()
     assert root.on_path
     assert deep.tips() == ["29999"]
+
+
+def test_the_newest_entries_are_those_of_the_path_and_end_where_one_wants(
+    session: SessionManager,
+) -> None:
+    said = [session.append_message(user(str(number))) for number in range(5)]
+    session.append_compaction("so far", said[3], 10)
+    assert [entry.id for entry in session.newest_entries(3)] == session.path()[:-4:-1]
+    assert [entry.id for entry in session.newest_entries(99)] == session.path()[::-1]
+    assert [entry.type for entry in session.newest_entries(99, until=said[4])] == ["compaction"]
+    session.branch(said[1])
+    assert [entry.id for entry in session.newest_entries(99)] == [said[1], said[0]]

@@ -15,7 +15,6 @@ from strandline.cli.output import columns
 from strandline.cli.row_text import row_line
 from strandline.cli.words import amount, cut, one_line
 from strandline.errors import StrandlineError
-from strandline.manager import SessionManager
 from strandline.sessions.rows import transcript_name
 
 if TYPE_CHECKING:
@@ -111,6 +110,7 @@ def _recent(state: State, agent_id: str, registry: SessionRegistry) -> list[tupl
 def _last_words(state: State, agent_id: str, row: SessionRow) -> str:
     """The session's name, or what the person said last; nothing where that cannot be read."""
     from strandline.cli.gist import message_words  # noqa: PLC0415 - only where there is a choice
+    from strandline.manager import SessionManager  # noqa: PLC0415 - as above
 
     path = state.sessions_folder(agent_id) / transcript_name(row)
     try:

@@ -15,10 +15,9 @@ from strandline.cli.receipts import plan_lines
 from strandline.cli.words import amount
 from strandline.errors import EntryNotFound, StrandlineError
 from strandline.runtime.conversation import MODES
-from strandline.transcript.messages import ThinkingLevel
+from strandline.transcript.messages import THINKING_LEVELS
 from strandline.transcript.session import Session
 
-LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
 Run = Callable[[ChatLoop, str], Coroutine[Any, Any, None]]
 
 
@@ -85,10 +84,10 @@ async def _think(chat: ChatLoop, rest: str) -> None:
         level = chat.conversation.session.build_context().thinking_level
         chat.say_status(f"thinking is {level} here")
         return
-    found = next((level for level in LEVELS if level == rest), None)
+    found = next((level for level in THINKING_LEVELS if level == rest), None)
     if found is None:
         raise StrandlineError(
-            f"{rest!r} is no level of thinking", remedy=f"say one of {', '.join(LEVELS)}"
+            f"{rest!r} is no level of thinking", remedy=f"say one of {', '.join(THINKING_LEVELS)}"
         )
     await chat.conversation.set_thinking(found)
     able = chat.conversation.agent.info.reasoning

@@ -26,7 +26,7 @@ def ago(then_ms: int | None, now_ms: int) -> str:
 def context_text(row: SessionRow) -> str:
     """How full the context is, as the row remembers it: a statistic, not a limit."""
     used, window = row.total_tokens, row.context_tokens
-    if used is None or not window:
+    if used is None or not window or row.total_tokens_fresh is False:
         return "-"
     return f"{used:,}/{window:,} ({used / window:.0%})"
 

@@ -19,6 +19,7 @@ from strandline.context.shorten import shorten_larger
 from strandline.context.tokens import MessageTokens
 from strandline.context.view import View
 from strandline.transcript.context import PathMessage
+from strandline.transcript.garbage import collector_off
 
 Limit = Literal["none", "oldest_turns"]
 """What may give way in a view that does not fit: nothing (compaction is on and has its
@@ -41,6 +42,11 @@ def assemble(
     give the same bytes.
     """
     view = prepare(items, budget=budget, tokens=tokens, tool_result_cap=tool_result_cap)
+    return within(view, budget=budget, tokens=tokens, limit=limit)
+
+
+def within(view: View, *, budget: Budget, tokens: MessageTokens, limit: Limit = "none") -> View:
+    """A prepared view within the budget. Raises `ContextOverflow`, as `assemble` does."""
     if limit == "oldest_turns":
         view = pair(make_room(view, budget, tokens), tokens)
     if view.tokens > budget.limit:
@@ -59,7 +65,8 @@ def prepare(
 
     Its tokens are what a threshold is compared with (`Budget.is_over`).
     """
-    view = pair(sanitize(items, tokens), tokens)
+    with collector_off():
+        view = pair(sanitize(items, tokens), tokens)
     if tool_result_cap is not None:
         view = shorten_larger(view, tool_result_cap, tokens, role="toolResult")
     return shorten_larger(view, budget.message_cap, tokens)

@@ -16,6 +16,7 @@ from strandline.context.sanitize import FAILED_REASONS, moment_ms, sanitize
 from strandline.context.tokens import MessageTokens
 from strandline.errors import ContextOverflow
 from strandline.transcript.context import PathMessage
+from strandline.transcript.garbage import collector_off
 from strandline.transcript.messages import Message
 
 CompactionMode = Literal["auto", "off", "error"]
@@ -209,7 +210,8 @@ def scale_of(
         message = items[index].message
         reported = _prompt_tokens(message, model)
         if reported and moment_ms(message, 0) > summarised_ms:
-            estimate = fixed + sanitize(items[:index], tokens).tokens
+            with collector_off():
+                estimate = fixed + sanitize(items[:index], tokens).tokens
             return calibrated(1.0, estimate, reported)
     return 1.0
 

@@ -141,9 +141,15 @@ def _assistant(message: Message, notes: Notes, *, bare: bool) -> Message | Decis
         return _FAILED if message.get("stopReason") in FAILED_REASONS else EMPTY
     if all(block["type"] == "thinking" for block in cleaned):
         return _ONLY_THINKING
-    if cleaned is not blocks and _thinking_count(cleaned) < _thinking_count(blocks):
+    lost = cleaned is not blocks and _thinking_count(cleaned) < _thinking_count(blocks)
+    if lost and (bare or not _signs_texts(message)):
         cleaned = [without_item_id(block) for block in cleaned]
     return _with(message, content, cleaned)
+
+
+def _signs_texts(message: Message) -> bool:
+    """Whether the signature of a text is its own: Google signs no thoughts, but what follows."""
+    return str(message.get("api")).startswith("google-")
 
 
 def _thinking_count(blocks: list[Any]) -> int:

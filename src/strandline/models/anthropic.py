@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Unpack
 
+from strandline.models.address import Address
 from strandline.models.anthropic_answer import Answer
 from strandline.models.anthropic_wire import request_body
 from strandline.models.failures import Failures
-from strandline.models.http import HttpModel, HttpOptions, usable_address
+from strandline.models.http import HttpModel, HttpOptions
 from strandline.runtime.model import ModelInfo, ModelRequest
 
 API = "anthropic-messages"
@@ -35,7 +36,7 @@ class AnthropicDialect:
     @classmethod
     def of_base(cls, base_url: str) -> AnthropicDialect:
         """For a base URL with or without ``/v1``. Raises `ConfigError` for no address."""
-        base = usable_address(base_url).path.rstrip("/")
+        base = Address.of(base_url).path
         return cls("/messages" if base.endswith("/v1") else "/v1/messages")
 
     def path(self, request: ModelRequest) -> str:

@@ -10,7 +10,6 @@ priced for its shortest life. Source: spec 4, Models.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -182,13 +181,3 @@ def find(ref: str) -> ModelInfo | None:
     ('openai/gpt-4o', 128000, None)
     """
     return _BY_NAME.get(ref.strip().lower())
-
-
-def suggest(ref: str) -> list[str]:
-    """Up to three known ``provider/model`` whose names are near to `ref`, nearest first.
-
-    >>> suggest("openai/gpt-4o-mimi")[0]
-    'openai/gpt-4o-mini'
-    """
-    near = difflib.get_close_matches(ref.strip().lower(), _BY_NAME, n=6, cutoff=0.6)
-    return list(dict.fromkeys(_BY_NAME[name].ref for name in near))[:3]

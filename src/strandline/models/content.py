@@ -60,7 +60,7 @@ def calls_of(message: Message) -> Iterator[JsonObject]:
 def clean_arguments(value: object) -> JsonObject:
     """The arguments with their keys as the model wrote them; empty for what is no JSON."""
     try:
-        compact(value)
+        compact([[[[[[[[[[[[value]]]]]]]]]]]])  # it stands this deep in a body, at most
     except (ValueError, RecursionError, TypeError):
         return {}  # NaN, or deeper than JSON readers go: from a foreign transcript
     return value if isinstance(value, dict) else {}

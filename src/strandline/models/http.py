@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import ipaddress
+import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Protocol, Required, TypedDict
-from urllib.parse import SplitResult, urlsplit
 
 from strandline.clock import Clock
 from strandline.errors import ConfigError, ModelError
+from strandline.models.address import Address
 from strandline.models.failures import Failures
 from strandline.models.sse import CompletionBody
 from strandline.runtime.model import Failed, ModelEvent, ModelInfo, ModelRequest
@@ -107,14 +107,11 @@ class HttpModel:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
     ) -> None:
-        address = usable_address(base_url)
-        api_key = api_key.strip()
+        address, api_key, headers = Address.of(base_url), api_key.strip(), headers or {}
         self._dialect = dialect
         self._address = address
-        self._server = address.netloc.rpartition("@")[2]
-        self._is_here = _is_loopback(address.hostname or "")
-        self._headers = _headers(dialect.headers(api_key), headers or {})
-        self._secrets = (api_key, address.password or "", *(headers or {}).values())
+        self._headers = _headers({**dialect.headers(api_key), **address.login}, headers)
+        self._secrets = (api_key, *address.secrets, *headers.values())
         self._clock = clock
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
@@ -143,12 +140,10 @@ class HttpModel:
         import httpx2  # noqa: PLC0415 - 0.1 s, for those who call a model
 
         body = CompletionBody(failures)
-        call = self._client().stream(
-            "POST",
-            self._url(request),
-            content=self._dialect.body(request),
-            headers=self._headers,
-        )
+        # A long conversation takes a while to write down.
+        content = await asyncio.to_thread(self._dialect.body, request)
+        url = self._address.url(self._dialect.path(request))
+        call = self._client(failures).stream("POST", url, content=content, headers=self._headers)
         try:
             async with call as response:
                 if not response.is_success:
@@ -159,26 +154,30 @@ class HttpModel:
                             yield event
             if not body.done and not answer.complete:
                 raise self._too_soon(body, failures)
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             # After the finish reason, only usage could have been lost.
             if not answer.complete:
                 raise self._broken(error, failures) from None
         for event in answer.finish():
             yield event
 
-    def _url(self, request: ModelRequest) -> str:
-        base = self._address
-        path, _, query = self._dialect.path(request).partition("?")
-        query = "&".join(filter(None, (base.query, query)))
-        return base._replace(path=base.path.rstrip("/") + path, query=query).geturl()
-
-    def _client(self) -> httpx2.AsyncClient:
+    def _client(self, failures: Failures) -> httpx2.AsyncClient:
         import httpx2  # noqa: PLC0415 - see _ask
 
         if self._connected is None:
             timeout = httpx2.Timeout(self._idle_timeout_s, connect=self._connect_timeout_s)
+            logging.getLogger("httpx2").addFilter(_NO_QUERIES)
             # A proxy of the environment must not get what goes to this machine.
-            self._connected = httpx2.AsyncClient(timeout=timeout, trust_env=not self._is_here)
+            trusts = not self._address.is_here
+            try:
+                self._connected = httpx2.AsyncClient(timeout=timeout, trust_env=trusts)
+            except (ImportError, OSError, ValueError, httpx2.InvalidURL):
+                # The error is not told: a proxy's address may have a password in it.
+                raise failures.network(
+                    "cannot be asked through the proxy or with the certificates of the environment",
+                    "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE; a SOCKS proxy "
+                    "needs the package socksio",
+                ) from None
         return self._connected
 
     async def _refusal(self, response: httpx2.Response, failures: Failures) -> ModelError:
@@ -198,27 +197,46 @@ class HttpModel:
     def _too_soon(self, body: CompletionBody, failures: Failures) -> ModelError:
         if body.empty:
             return failures.network(
-                f"sent no answer from {self._server}", "check that the base URL is right"
+                f"sent no answer from {self._address.server}", "check that the base URL is right"
             )
         return failures.network("ended its answer too soon")
 
-    def _broken(self, error: httpx2.RequestError, failures: Failures) -> ModelError:
+    def _broken(self, error: Exception, failures: Failures) -> ModelError:
         """The connection's failure in our words: the library's may hold what was sent."""
         import httpx2  # noqa: PLC0415 - see _ask
 
         match error:
             case httpx2.ConnectTimeout():
                 what = f"did not take the connection within {self._connect_timeout_s:g} s"
-            case httpx2.ConnectError() | httpx2.ProxyError() | httpx2.UnsupportedProtocol():
-                what = f"cannot be reached at {self._server}"
+            case (
+                httpx2.ConnectError()
+                | httpx2.ProxyError()
+                | httpx2.UnsupportedProtocol()
+                | httpx2.InvalidURL()
+            ):
                 return failures.network(
-                    what, "check that its server runs and the base URL is right"
+                    f"cannot be reached at {self._address.server}",
+                    "check that its server runs and the base URL is right",
                 )
             case httpx2.TimeoutException():
                 what = f"sent nothing for {self._idle_timeout_s:g} s"
             case _:
                 what = "broke off the connection"
         return failures.network(what)
+
+
+class _NoQueries(logging.Filter):
+    """The library logs the address of each request; a query in it may be a key."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                str(arg).partition("?")[0] if hasattr(arg, "query") else arg for arg in record.args
+            )
+        return True
+
+
+_NO_QUERIES = _NoQueries()
 
 
 async def _texts(
@@ -255,30 +273,6 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in pieces:
                 pass
-
-
-def usable_address(base_url: str) -> SplitResult:
-    """The parts of a base URL. Raises `ConfigError` for what is no address."""
-    text = base_url.strip()
-    try:
-        address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and bool(address.hostname)
-        usable = usable and address.port != 0 and text.isascii() and text.isprintable()
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError(
-            "the base URL of a model provider is not an address",
-            remedy="write it like https://api.openai.com/v1",
-        )
-    return address
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
 
 
 def _headers(own: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:

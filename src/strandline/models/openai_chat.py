@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from strandline.errors import ConfigError
+from strandline.models.address import Address
 from strandline.models.failures import Failures
-from strandline.models.http import HttpModel, HttpOptions, usable_address
+from strandline.models.http import HttpModel, HttpOptions
 from strandline.models.openai_chat_answer import Answer
 from strandline.models.openai_chat_wire import ServerTraits, request_body
 from strandline.runtime.model import ModelInfo, ModelRequest
@@ -61,7 +62,7 @@ class OpenAIChatModel(HttpModel):
         traits: ServerTraits | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
-        traits = traits or ServerTraits.of_host(usable_address(base_url).hostname or "")
+        traits = traits or ServerTraits.of_host(Address.of(base_url).host)
         _require_json(traits.extra_body)
         super().__init__(base_url, api_key, ChatDialect(traits), **options)
 

@@ -98,6 +98,8 @@ def chat_messages(request: ModelRequest, traits: ServerTraits) -> list[JsonObjec
             wire += _assistant(message, ids)
         else:
             wire.append({"role": "user", "content": _user_content(message, request.model)})
+    if not request.messages:  # many servers refuse a system prompt alone
+        wire.append({"role": "user", "content": NO_USER_TEXT})
     return wire + _tool_images(images)
 
 

@@ -45,7 +45,8 @@ def request_body(request: ModelRequest) -> bytes:
     body: JsonObject = {"model": request.model.id}
     if request.system_prompt.strip():
         body["instructions"] = request.system_prompt
-    body["input"] = input_items(request)
+    # An empty input is refused.
+    body["input"] = input_items(request) if request.messages else [_asked({}, request.model)]
     if request.tools and request.model.tools:
         body["tools"] = _tools(request.tools)
     body |= {"stream": True, "store": False}

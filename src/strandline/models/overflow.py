@@ -26,7 +26,7 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
     ("Anthropic, Fireworks, Ollama, oMLX", r"prompt (?:is )?too long"),
     ("Anthropic", r"exceed context limit"),
     ("Bedrock", r"input is too long|exceeds the max input token limit|too many input tokens\."),
-    ("OpenAI", r"exceeds? (?:the|this model's|the model's) context (?:window|length|size)"),
+    ("OpenAI", r"exceeds? (?:the |this )?(?:model(?:'s)? )?context (?:window|length|size)"),
     ("OpenAI", r"input tokens exceed the configured limit"),
     # One part of a message above 10 MiB; ids that are too long are told in the same words.
     ("OpenAI", r"string with maximum length \d{7,}"),
@@ -42,6 +42,8 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
     ("MiniMax", r"context window exceeds limit"),
     ("Kimi", r"exceeded model token limit"),
     ("Mistral", r"too large for model with"),
+    ("vLLM", r"longer than the maximum model length"),
+    ("z.ai", r"prompt exceeds max(?:imum)? length"),
     ("SGLang, Together", r"longer than the model's context length"),
     ("SGLang, Poolside, GLM", r"exceeds the maximum allowed (?:input )?length"),
     (
@@ -78,6 +80,7 @@ _PROMPT_COUNTS = (
     rf"request input token count: {_N}",
     rf"prompt token count of {_N}",
     rf"prompt (?:contains|has) {_N} tokens",
+    rf"prompt \(length {_N}\)",
     rf"keep the first {_N} tokens",
     rf"given: {_N}",
     rf"requested:? {_N}\b(?! output)",
@@ -89,6 +92,7 @@ _WINDOW_COUNTS = (
     rf"maximum context length:? (?:is |of )?\(?{_N}",
     rf"{_N} maximum context length",
     rf"maximum prompt length is {_N}",
+    rf"maximum model length of {_N}",
     rf"maximum number of tokens allowed \(?{_N}",
     rf"model only supports up to {_N}",
     rf"context (?:size|length|window) (?:is |of (?:only )?)?\(?{_N}",

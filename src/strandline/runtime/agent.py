@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,7 +35,8 @@ class Agent:
     """Everything that a turn needs beside the session it runs on.
 
     `model` answers; where it fails, `fallbacks` are asked in their order. `tokens` remembers
-    counts across turns, so that a message is counted once. The system prompt is the same at
+    counts across turns, so that a message is counted once; an agent that answers on several
+    sessions needs one for each (a `Conversation` sees to it). The system prompt is the same at
     every call, so that a provider's cache can hold it; `renew_prompt` makes it anew, which
     is done where the cache is lost anyway, after a compaction. `thinking` is the level of
     new sessions. `only_for_summaries` are models that are closed with it.
@@ -102,6 +104,7 @@ class Agent:
         )
 
     async def aclose(self) -> None:
-        """Give back every model."""
-        for model in (*(backend.model for backend in self.backends), *self.only_for_summaries):
-            await model.aclose()
+        """Give back every model, whatever becomes of the others."""
+        async with AsyncExitStack() as models:
+            for model in (*(each.model for each in self.backends), *self.only_for_summaries):
+                models.push_async_callback(model.aclose)

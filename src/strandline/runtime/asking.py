@@ -84,6 +84,7 @@ class Asking:
             outcome = await self._ask(view)
             if isinstance(outcome, Finished):
                 self.fitting.answered()
+                self.thoughts.answered(self.backend.info)
                 return outcome.message
             attempt = await self._after_failure(outcome, view, attempt)
 

@@ -78,8 +78,9 @@ class Compactor:
         notice with the reason. Raises `CompactionRefused`.
         """
         items = await asyncio.to_thread(self._items)
-        current = self._pending
-        if current is not None and instructions is None and current.still_holds(items):
+        current = self._pending if instructions is None else None
+        holds = current is not None and await asyncio.to_thread(current.still_holds, items)
+        if current is not None and holds and self._pending is current:  # not given up meanwhile
             current.begun(listener)
             return current
         plan = await asyncio.to_thread(self.plan, budget, trigger, instructions)

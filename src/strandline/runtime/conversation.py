@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import get_args
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
+from strandline.context.tokens import MessageTokens
 from strandline.errors import NothingToAnswer, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.branching import Branched, go_to
@@ -30,13 +30,12 @@ from strandline.runtime.undo import Undone, undo_compaction
 from strandline.runtime.upkeep import Upkeep
 from strandline.runtime.waiting_line import WaitingLine
 from strandline.sessions.rows import SessionRow
-from strandline.transcript.messages import Message, ThinkingLevel
+from strandline.transcript.messages import THINKING_LEVELS, Message, ThinkingLevel
 from strandline.transcript.session import Session
 
 MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
 MOST_RECEIPTS = 100
 """As many receipts wait for `settle`; the oldest go first."""
-LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 
 
 class Conversation:
@@ -187,7 +186,9 @@ class Conversation:
         Raises `CompactionRefused` where there is none.
         """
         async with self._lane():
-            return await to_the_end(asyncio.to_thread(undo_compaction, self.session))
+            undone = await to_the_end(asyncio.to_thread(undo_compaction, self.session))
+            await to_the_end(self._note_size())
+            return undone
 
     async def branch(
         self,
@@ -213,12 +214,13 @@ class Conversation:
             if gone.summary is not None:
                 note = self._registry.note_usage
                 await asyncio.to_thread(note, self._open, gone.summary.usage)
+            await to_the_end(self._note_size())
             return gone
 
     async def context_size(self) -> tuple[int, int]:
         """What the context takes, in the provider's tokens, and the window it has."""
         await asyncio.to_thread(self.session.refresh)
-        return await context_size(self.session, self.agent)
+        return await context_size(self.session, self._upkeep.agent)
 
     @property
     def compaction_mode(self) -> CompactionMode:
@@ -277,9 +279,11 @@ class Conversation:
 
     async def close(self) -> None:
         """Give back the models and the files; what is being done after a turn is given up."""
-        await self._upkeep.stop()
-        self.session.close()
-        await self.agent.aclose()
+        try:
+            await self._upkeep.stop()
+        finally:
+            self.session.close()
+            await self.agent.aclose()
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -294,32 +298,31 @@ class Conversation:
         row = self._registry.row(self.key)
         chosen = row.thinking_level if row else None
         usual = self.agent.thinking if info.reasoning else None
-        level = next((each for each in LEVELS if each == chosen), usual)
+        level = next((each for each in THINKING_LEVELS if each == chosen), usual)
         if level is not None and level != context.thinking_level:
             self.session.append_thinking_level_change(level)
 
     def _set_up(self) -> None:
-        """Let the agent be as the session's mode and the newest compaction want it."""
-        upkeep, agent = self._upkeep, self._upkeep.agent
-        renew, upkeep.compacted = upkeep.compacted and agent.renew_prompt, False
-        if renew:
-            # The cache is lost with the compaction; what the workspace says now is free.
-            with suppress(StrandlineError):  # where it cannot be read, the old prompt holds
-                agent = replace(agent, system_prompt=renew())
-        mode = self.compaction_mode
-        if agent.compaction.effective_mode != mode:
-            compaction = replace(agent.compaction, enabled=True, mode=mode)
-            agent = replace(agent, compaction=compaction)
-        upkeep.use(agent)
+        self._upkeep.set_up(self.compaction_mode)
+
+    async def _note_size(self) -> None:
+        """Note in the row what the context takes now: it is not what it was."""
+        with suppress(StrandlineError):  # a statistic
+            size, _ = await context_size(self.session, self._upkeep.agent)
+            await asyncio.to_thread(self._registry.note_size, self._open, size)
 
     async def _leave(self, there: OpenSession) -> None:
         """Go on with another session."""
-        await self._upkeep.stop()
-        self.session.close()
-        self._stand_on(there)
+        try:
+            await self._upkeep.stop()
+        finally:
+            self.session.close()
+            self._stand_on(there)
 
     def _stand_on(self, there: OpenSession) -> None:
         self._open = there
+        # Counts are kept by entry, and another session may have an entry of the same id.
+        self.agent = replace(self.agent, tokens=MessageTokens(self.agent.tokens.counter))
         self._heard = Heard(there.session)
         self._upkeep = Upkeep(
             there, self.agent, self._registry, lambda: self._lane(there.session), self._receipts

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from strandline.context.summarize import Audit
-from strandline.runtime.hooks import Trigger
 from strandline.transcript.messages import JsonObject, Message, Usage
 
-CompactionTrigger = Trigger
+CompactionTrigger = Literal["threshold", "pre-send", "overflow", "manual"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from strandline.context.assemble import Limit, assemble, prepare
+from strandline.context.assemble import Limit, prepare, within
 from strandline.context.budget import Budget, calibrated, scale_of
 from strandline.context.view import View
 from strandline.errors import ModelError, StrandlineError
@@ -70,18 +70,18 @@ class Fitting:
         is "error".
         """
         mode = self.agent.compaction.effective_mode
+        view = await self.look()
         if mode == "auto":
             for _ in range(MOST_COMPACTIONS_BEFORE_SENDING):
-                view = await self.look()
                 if not self.budget.is_over(view.tokens):
                     break
                 if self._need_not_wait(view):
                     return view
                 if not await self._compact_if_it_helps("pre-send"):
                     break
-        return await asyncio.to_thread(
-            self._assemble, "none" if mode == "error" else "oldest_turns"
-        )
+                view = await self.look()
+        limit: Limit = "none" if mode == "error" else "oldest_turns"
+        return await asyncio.to_thread(self._within, view, limit)
 
     def _need_not_wait(self, view: View) -> bool:
         refused = self.overflows or self.results_are_capped
@@ -125,19 +125,19 @@ class Fitting:
         if self.scale <= before:  # its numbers explain nothing: suppose that it counts finer
             self.scale = before * BLIND_CORRECTION
 
-    def _prepare(self) -> View:
-        items = self.session.build_context().items
-        return prepare(items, budget=self.budget, tokens=self.agent.tokens)
-
-    def _assemble(self, limit: Limit) -> View:
-        cap = self.budget.tool_result_cap if self.results_are_capped else None
-        return assemble(
+    def _prepare(self, tool_result_cap: int | None = None) -> View:
+        return prepare(
             self.session.build_context().items,
             budget=self.budget,
             tokens=self.agent.tokens,
-            limit=limit,
-            tool_result_cap=cap,
+            tool_result_cap=tool_result_cap,
         )
+
+    def _within(self, view: View, limit: Limit) -> View:
+        budget = self.budget
+        if self.results_are_capped:
+            view = self._prepare(budget.tool_result_cap)
+        return within(view, budget=budget, tokens=self.agent.tokens, limit=limit)
 
     async def _compact_if_it_helps(self, trigger: CompactionTrigger) -> bool:
         try:

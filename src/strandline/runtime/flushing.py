@@ -19,12 +19,13 @@ from strandline.context.assemble import assemble
 from strandline.context.budget import Budget
 from strandline.context.shorten import shorten_message
 from strandline.context.view import View
-from strandline.errors import StrandlineError
+from strandline.errors import ModelError, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import Listener, MemoryFlushed, Notice
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.model import Failed, Finished, ModelRequest
 from strandline.runtime.spending import usage_sum
+from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import calls_in
 from strandline.runtime.tools import Toolbox, ToolCall
 from strandline.transcript.context import PathMessage
@@ -40,6 +41,9 @@ ALLOWED = frozenset({WRITES_MEMORY, "memory_search", "read", "list", "search"})
 tools would miss the provider's cache."""
 
 MOST_ROUNDS = 8
+MOST_HALVINGS = 3
+"""So often the context becomes smaller because the model refuses its size."""
+
 MOST_S = 120.0
 """A flush that takes longer is stopped: a person may be waiting for it."""
 
@@ -62,8 +66,9 @@ def looked_back_on(items: Sequence[PathMessage]) -> Sequence[PathMessage]:
 class Flush:
     """One flush of one session.
 
-    `usage` is what it used so far. It counts as `done` as soon as the model has answered,
-    whatever fails later: what is left of it is not worth a second one.
+    `thoughts` knows which its model takes back no more. `usage` is what it used so far. It
+    counts as `done` as soon as the model has answered, whatever fails later: what is left of
+    it is not worth a second one.
     """
 
     session: Session
@@ -71,6 +76,7 @@ class Flush:
     budget: Budget
     listener: Listener
     session_key: str
+    thoughts: Thoughts = field(default_factory=Thoughts)
     said: list[Message] = field(default_factory=list)
     notes: int = 0
     usage: Usage | None = None
@@ -102,14 +108,26 @@ class Flush:
         tools = self.agent.toolbox.only(lambda tool: tool.name in ALLOWED)
         self.said.append(self._prompt())
         for _ in range(MOST_ROUNDS):
-            view = await asyncio.to_thread(self._view, items)
-            answer = await self._ask(view)
+            answer = await self._answer(items)
             self.said.append(answer)
             calls = calls_in(answer)
             if not calls:
                 return
             for block in calls:
                 self.said.append(await self._answered(tools, block))
+
+    async def _answer(self, items: Sequence[PathMessage]) -> Message:
+        """The next answer; to less of the context where the model refuses its size."""
+        halvings = 0
+        while True:
+            view = await asyncio.to_thread(self._view, items)
+            try:
+                return await self._ask(view)
+            except ModelError as error:
+                if error.kind != "overflow" or halvings >= MOST_HALVINGS:
+                    raise
+            halvings += 1
+            self.budget = replace(self.budget, limit=self.budget.limit // 2)
 
     def _view(self, items: Sequence[PathMessage]) -> View:
         tokens = self.agent.tokens
@@ -126,7 +144,8 @@ class Flush:
     async def _ask(self, view: View) -> Message:
         agent = self.agent
         system = "\n\n".join(filter(None, [agent.system_prompt, agent.flush.system_prompt]))
-        messages = [*(each.message for each in view.messages), *self.said]
+        said = (self.thoughts.shown(agent.info, each.message) for each in view.messages)
+        messages = [*said, *self.said]
         room = self.budget.answer_tokens(self.budget.limit, agent.info.max_output_tokens)
         request = ModelRequest(agent.info, system, messages, room, agent.described_tools)
         async with aclosing(agent.model.stream(request)) as events:

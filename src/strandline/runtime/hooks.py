@@ -13,14 +13,14 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from strandline.context.compaction import CompactionPlan
+from strandline.runtime.events import CompactionTrigger
 from strandline.runtime.finishing import cancellings
 from strandline.transcript.session import Session
 
 Event = TypeVar("Event")
-Trigger = Literal["threshold", "pre-send", "overflow", "manual"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class BeforeCompact:
     """`session_before_compact`: a compaction is planned and not yet summarised."""
 
     session: Session
-    trigger: Trigger
+    trigger: CompactionTrigger
     plan: CompactionPlan
     instructions: str | None
 

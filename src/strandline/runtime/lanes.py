@@ -1,6 +1,7 @@
 """Lanes: one turn at a time on a session, across tasks and processes.
 
-The lock is the transcript's own run lock; waiting for it does not block the event loop.
+The lock is the transcript's own run lock; taking it, or waiting for it, does not block the
+event loop.
 Source: spec 1, Durability, writers, speed; spec 4, A turn.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
 from strandline.errors import SessionBusy
+from strandline.runtime.finishing import to_the_end
 from strandline.transcript.session import Session
 
 DEFAULT_TIMEOUT_MS = 60_000
@@ -35,7 +37,8 @@ async def _take(session: Session, held: ExitStack, holder: str, timeout_ms: int)
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     while True:
         try:
-            held.enter_context(session.run_lock(timeout_ms=0, holder=holder))
+            lock = session.run_lock(timeout_ms=0, holder=holder)
+            await to_the_end(asyncio.to_thread(held.enter_context, lock))
         except SessionBusy as busy:
             if asyncio.get_running_loop().time() >= deadline:
                 raise SessionBusy(

@@ -186,10 +186,12 @@ class SessionRegistry:
         """Note a compaction that was made beside the turns."""
         self._note(
             at,
-            lambda row: _after_compactions(row, [receipt]).with_changes(
-                total_tokens=context_tokens
-            ),
+            lambda row: _with_size(_after_compactions(row, [receipt]), context_tokens),
         )
+
+    def note_size(self, at: OpenSession, context_tokens: int) -> None:
+        """Note what the context takes, after the conversation went elsewhere."""
+        self._note(at, lambda row: _with_size(row, context_tokens))
 
     def note_usage(self, at: OpenSession, usage: Usage | None) -> None:
         """Note what a call beside the turns used."""
@@ -253,15 +255,18 @@ def _after_turn(
     info = result.info
     answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
     row = with_usage(row_of({**row.raw, **answered}), usages)
-    row = _after_compactions(row, result.compactions)
+    row = _with_size(_after_compactions(row, result.compactions), result.context_tokens)
     return row.with_changes(
         updated_at=now_ms,
         last_interaction_at=now_ms,
-        total_tokens=result.context_tokens,
         context_tokens=info.context_window,
         compaction_count=row.compaction_count or 0,
         aborted_last_run=False,
     )
+
+
+def _with_size(row: SessionRow, context_tokens: int) -> SessionRow:
+    return row.with_changes(total_tokens=context_tokens, total_tokens_fresh=True)
 
 
 def _after_compactions(row: SessionRow, receipts: Iterable[CompactionReceipt]) -> SessionRow:

@@ -3,7 +3,8 @@
 A provider may refuse what its own model thought: after another key, after a change of what
 stood before the thought, after a change of its own. It would refuse it for ever; without
 its thoughts the same conversation is fine (cases/faults, B1). What was refused once is not
-sent again in this process; thoughts that come later are.
+sent again in this process; thoughts that come later are. Where the conversation is refused
+without them too, it was about something else, and they go back as before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Thoughts:
     """Up to when, Unix ms, the thoughts of each model in one session are void."""
 
     _void_until_ms: dict[str, float] = field(default_factory=dict)
+    _before: dict[str, float | None] = field(default_factory=dict)
+    """The same before the last refusal, as long as no answer shows what that was about."""
 
     def refused(self, info: ModelInfo, messages: Iterable[Message]) -> bool:
         """Note that a request with these messages was refused; False where no thought of the
@@ -32,9 +35,22 @@ class Thoughts:
         shown = [self.shown(info, message) for message in messages]
         own = [m for m in shown if _is_by(info, m) and _without_thoughts(m) is not m]
         if not own:
+            self._take_back(info)
             return False
+        self._before.setdefault(info.ref, self._void_until_ms.get(info.ref))
         self._void_until_ms[info.ref] = max(_said_ms(message) for message in own)
         return True
+
+    def answered(self, info: ModelInfo) -> None:
+        """The model answered: what it was not shown is what it had refused."""
+        self._before.pop(info.ref, None)
+
+    def _take_back(self, info: ModelInfo) -> None:
+        before = self._before.pop(info.ref, self._void_until_ms.get(info.ref))
+        if before is None:
+            self._void_until_ms.pop(info.ref, None)
+        else:
+            self._void_until_ms[info.ref] = before
 
     def shown(self, info: ModelInfo, message: Message) -> Message:
         """The message as that model may see it."""

@@ -9,18 +9,17 @@ Source: spec 4, A turn (Tools).
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from strandline.errors import ConfigError, StrandlineError
+from strandline.runtime.access import WorkspaceAccess
 from strandline.runtime.finishing import cancellings
 from strandline.transcript.messages import JsonObject, Message
-
-WorkspaceAccess = Literal["rw", "ro", "none"]
-"""What tools may do in the workspace: read and write, read only, or nothing."""
 
 UNPARSED_ARGUMENTS = "unparsedArguments"
 """The one key of a call's arguments where the model wrote no JSON object: the text it wrote."""
@@ -60,7 +59,8 @@ class ToolOutput:
         return cls([{"type": "text", "text": text}], is_error, details)
 
 
-RunTool = Callable[[ToolCall], Awaitable[ToolOutput | str]]
+RunTool = Callable[[ToolCall], Awaitable[ToolOutput | str] | ToolOutput | str]
+"""A coroutine function, or a plain one, which runs on a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,18 @@ class Tool:
 
 
 class Toolbox:
-    """The tools of one agent, by name. Immutable: `plus` makes another."""
+    """The tools of one agent, by name. Immutable: `plus` makes another.
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    `checked` are tools of another one, which need no check. Raises `ConfigError` for a tool
+    that cannot be offered and for a name that is taken.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = (), *, checked: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
-        for tool in sorted(tools, key=lambda tool: tool.name):
-            self._tools[tool.name] = _checked(tool, self._tools)
+        for tool in sorted([*checked, *map(_checked, tools)], key=lambda tool: tool.name):
+            if tool.name in self._tools:
+                raise ConfigError(f"two tools are called {tool.name}", remedy="rename one of them")
+            self._tools[tool.name] = tool
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -100,11 +106,11 @@ class Toolbox:
 
     def plus(self, tools: Iterable[Tool]) -> Toolbox:
         """These and more. Raises `ConfigError` for a name that is taken."""
-        return Toolbox([*self._tools.values(), *tools])
+        return Toolbox(tools, checked=self._tools.values())
 
     def only(self, wanted: Callable[[Tool], bool]) -> Toolbox:
         """Those that are wanted."""
-        return Toolbox(tool for tool in self._tools.values() if wanted(tool))
+        return Toolbox(checked=filter(wanted, self._tools.values()))
 
     def described(self) -> list[JsonObject]:
         """The tools as a `ModelRequest` carries them, by name."""
@@ -128,7 +134,7 @@ class Toolbox:
 
     async def _output(self, call: ToolCall, asked_to_stop: int) -> ToolOutput:
         try:
-            return _checked_output(await self._run(call))
+            return await asyncio.to_thread(_checked_output, await self._run(call))
         except asyncio.CancelledError:
             if cancellings() > asked_to_stop:
                 raise  # somebody stops the turn, not the tool something of its own
@@ -148,18 +154,21 @@ class Toolbox:
         wrong = await asyncio.to_thread(_what_is_wrong, call.arguments, tool.parameters)
         if wrong:
             return _refusal(f"the arguments of {call.name} are not acceptable: {wrong}")
-        return await tool.run(call)
+        if inspect.iscoroutinefunction(tool.run):
+            given: Awaitable[ToolOutput | str] | ToolOutput | str = tool.run(call)
+        else:
+            given = await asyncio.to_thread(tool.run, call)  # a plain function may block
+        return await given if inspect.isawaitable(given) else given
 
 
-def _checked(tool: Tool, others: dict[str, Tool]) -> Tool:
+def _checked(tool: Tool) -> Tool:
+    """The tool, as it can be offered. Raises `ConfigError`. Checking a schema takes a while."""
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415 - 0.1 s
 
     if not _NAME.fullmatch(tool.name):
         raise ConfigError(
             f"{tool.name!a} cannot be a tool's name", remedy="use 1 to 64 of A-Z a-z 0-9 _ -"
         )
-    if tool.name in others:
-        raise ConfigError(f"two tools are called {tool.name}", remedy="rename one of them")
     try:
         Draft202012Validator.check_schema(tool.parameters)
     except SchemaError as error:

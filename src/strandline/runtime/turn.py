@@ -23,7 +23,13 @@ from strandline.runtime.model import ModelInfo
 from strandline.runtime.spending import usage_sum
 from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, ToolRun, calls_cut_off, calls_in
-from strandline.transcript.messages import JsonObject, Message, ThinkingLevel, Usage
+from strandline.transcript.messages import (
+    THINKING_LEVELS,
+    JsonObject,
+    Message,
+    ThinkingLevel,
+    Usage,
+)
 from strandline.transcript.session import Session
 
 MOST_ROUNDS = 100
@@ -160,7 +166,7 @@ class _Turn:
         if not any(backend.info.reasoning for backend in self.agent.backends):
             return "off"  # looking it up may cost a reading of the whole file
         level = self.session.build_context().thinking_level
-        return level if level in _LEVELS else "off"  # type: ignore[return-value]
+        return next((each for each in THINKING_LEVELS if each == level), "off")
 
     async def _converse(self, asking: Asking) -> list[Message]:
         """Ask, run tools, ask again, until an answer calls none."""
@@ -203,6 +209,3 @@ class _Turn:
     async def _append(self, message: Message) -> str:
         # What is complete is kept, even when the turn is stopped in this moment.
         return await to_the_end(asyncio.to_thread(self.session.append_message, message))
-
-
-_LEVELS = frozenset({"off", "minimal", "low", "medium", "high", "xhigh"})

@@ -13,8 +13,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
 from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
@@ -57,10 +58,18 @@ class Upkeep:
     def __post_init__(self) -> None:
         self.compactor = Compactor(self.at.session, self.agent)
 
-    def use(self, agent: Agent) -> None:
-        """Go on with the agent as it is set up now."""
-        self.agent = agent
-        self.compactor.agent = agent
+    def set_up(self, mode: CompactionMode) -> None:
+        """Let the agent be as the session's mode and the newest compaction want it."""
+        agent, renew = self.agent, self.agent.renew_prompt if self.compacted else None
+        self.compacted = False
+        if renew is not None:
+            # The cache is lost with the compaction; what the workspace says now is free.
+            with suppress(StrandlineError):  # where it cannot be read, the old prompt holds
+                agent = replace(agent, system_prompt=renew())
+        if agent.compaction.effective_mode != mode:
+            compaction = replace(agent.compaction, enabled=True, mode=mode)
+            agent = replace(agent, compaction=compaction)
+        self.agent = self.compactor.agent = agent
 
     def start(self, listener: Listener) -> None:
         """See to it, unless that is being done already."""
@@ -115,7 +124,9 @@ class Upkeep:
 
     async def _flush(self, listener: Listener) -> None:
         fitting = await self._fitting()
-        flush = Flush(self.at.session, self.agent, fitting.budget, listener, self.at.key)
+        flush = Flush(
+            self.at.session, self.agent, fitting.budget, listener, self.at.key, self.thoughts
+        )
         claimed = False
 
         def claim() -> None:

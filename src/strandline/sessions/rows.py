@@ -101,6 +101,8 @@ class SessionRow:
     input_tokens = _Known(_whole)
     output_tokens = _Known(_whole)
     total_tokens = _Known(_whole)
+    total_tokens_fresh = _Known(_flag)
+    """False where `total_tokens` is known to be out of date."""
     context_tokens = _Known(_whole)
     cache_read = _Known(_whole)
     cache_write = _Known(_whole)

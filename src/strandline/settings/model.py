@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from strandline.errors import InvalidSessionKey
+from strandline.runtime.access import WorkspaceAccess, stricter
 from strandline.sessions.keys import check_agent_id
 from strandline.settings.parts import DurationMs, ModelRef, Name, Part, Tokens
 from strandline.settings.providers import Models
-
-WorkspaceAccess = Literal["none", "ro", "rw"]
+from strandline.transcript.messages import ThinkingLevel
 
 
 class ModelChoiceSettings(Part):
@@ -72,11 +72,6 @@ class CompactionSettings(Part):
     def _openclaw_words(cls, value: object) -> object:
         return "auto" if value in ("default", "safeguard") else value
 
-    @property
-    def effective_mode(self) -> Literal["auto", "off", "error"]:
-        """The mode, with `enabled` taken into account."""
-        return self.mode if self.enabled else "off"
-
 
 class ToolSettings(Part):
     """Which tools an agent is offered, by name."""
@@ -118,7 +113,7 @@ class AgentSettings(Part):
     bootstrap_total_max_chars: Annotated[int, Field(ge=0)] = Field(
         default=60_000, description="Characters of all workspace files together."
     )
-    thinking_default: Literal["off", "minimal", "low", "medium", "high", "xhigh"] = Field(
+    thinking_default: ThinkingLevel = Field(
         default="low",
         description="How hard a model that can thinks in a new session.",
     )
@@ -129,8 +124,7 @@ class AgentSettings(Part):
     @property
     def access(self) -> WorkspaceAccess:
         """What its tools may do in the workspace: the stricter of what was said."""
-        said = [self.workspace_access, self.sandbox.workspace_access or "rw"]
-        return min(said, key=["none", "ro", "rw"].index)
+        return stricter(self.workspace_access, self.sandbox.workspace_access or "rw")
 
     @field_validator("model", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -25,6 +26,12 @@ def problems(body: JsonObject, items: Sequence[JsonObject], issued: Issued) -> I
             f">= {MIN_OUTPUT_TOKENS}, but got {most} instead.",
             code="integer_below_min_value",
             param="max_output_tokens",
+        )
+    if not items:
+        yield Problem(
+            message="One of 'input' or 'previous_response_id' or 'prompt' or 'conversation_id' "
+            "must be provided.",
+            param="input",
         )
     for index, item in enumerate(items):
         yield from _of_an_item(f"input[{index}]", item)
@@ -80,7 +87,7 @@ def _of_the_reasoning(
     body: JsonObject, items: Sequence[JsonObject], issued: Issued
 ) -> Iterator[Problem]:
     ids = {item.get("id") for item in items}
-    for item, after in zip(items, [*items[1:], None], strict=True):
+    for item, after in itertools.zip_longest(items, items[1:]):
         if _kind(item) == "reasoning":
             yield from _of_a_thought(body, item, issued)
             if after is None or _kind(after) not in _PREFIXES or after.get("role") == "user":

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from strandline.errors import StrandlineError
-from strandline.runtime.tools import Tool, ToolCall, ToolOutput, WorkspaceAccess
+from strandline.runtime.access import WorkspaceAccess
+from strandline.runtime.tools import Tool, ToolCall, ToolOutput
 from strandline.tools.paths import shown
 from strandline.transcript.messages import JsonObject
+
+_THREADS = ThreadPoolExecutor(4, thread_name_prefix="strandline-tool")
+"""Threads of their own: a search of seconds must not hold up what is appended meanwhile."""
 
 Work = Callable[[JsonObject], ToolOutput | str]
 """What a tool does with its arguments, which fit its schema. May block, may raise `OSError`."""
@@ -32,7 +37,8 @@ def blocking_tool(
     }
 
     async def run(call: ToolCall) -> ToolOutput | str:
-        return await asyncio.to_thread(_told, work, call.arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_THREADS, _told, work, call.arguments)
 
     return Tool(name, description, parameters, run, needs)
 

@@ -6,7 +6,8 @@ from datetime import tzinfo
 from pathlib import Path
 
 from strandline.clock import Clock
-from strandline.runtime.tools import Tool, WorkspaceAccess
+from strandline.runtime.access import WorkspaceAccess, allows
+from strandline.runtime.tools import Tool
 from strandline.tools.listing import list_tool
 from strandline.tools.memory import memory_search_tool, memory_write_tool
 from strandline.tools.reading import read_tool
@@ -35,4 +36,4 @@ def builtin_tools(
         search_tool(where),
         write_tool(where),
     ]
-    return [tool for tool in tools if access == "rw" or tool.needs == "ro"]
+    return [tool for tool in tools if allows(access, tool.needs)]

@@ -8,7 +8,7 @@ anything (source: spec 1, File).
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 JsonObject = dict[str, Any]
 """A JSON object as `json` reads it."""
@@ -27,6 +27,7 @@ Role = Literal[
 ]
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 
 
 class TextBlock(TypedDict):

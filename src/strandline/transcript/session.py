@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from itertools import islice, takewhile
 from typing import Any, TypeVar
 
 from strandline.clock import Clock, IdSource
@@ -245,6 +246,20 @@ class Session:
             reader = self._reader
             walk = reader.consistently(lambda: [*reader.walk(self._end(leaf_id))])
             return [node.id for node in reversed(walk)]
+
+    def newest_entries(self, most: int, *, until: str | None = None) -> list[AnyEntry]:
+        """The last entries of the path to the leaf, the newest first; `most` at most.
+
+        None from the entry `until` on. Costs what is returned, however long the path is.
+        """
+        with self._appender.lock:
+            reader = self._reader
+
+            def look() -> list[Node]:
+                newer = takewhile(lambda node: node.id != until, reader.walk(self._end(None)))
+                return [*islice(newer, most)]
+
+            return [self._entry_of(node) for node in reader.consistently(look)]
 
     def entry(self, entry_id: str) -> AnyEntry:
         """The entry of that id. Raises `EntryNotFound`."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 CHARS_A_TOKEN = 4
 PROMPT_SHARE = 8
 """Workspace files take at most this fraction (an eighth) of the window, whatever the bounds."""
-RANK: Mapping[str, int] = {"none": 0, "ro": 1, "rw": 2}
-"""Kinds of access to a workspace; each allows what those below it do."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +120,7 @@ class AgentMaker:
 
     def toolbox(self, agent_id: str) -> Toolbox:
         """The tools of an agent: the built-in ones that its access allows, and what came later."""
+        from strandline.runtime.access import allows
         from strandline.runtime.tools import Toolbox
         from strandline.tools.builtin import builtin_tools
 
@@ -136,7 +135,7 @@ class AgentMaker:
                 self.warn(f"agent {agent_id}: there is no tool {name!r} to allow or deny")
         allowed = set(everything.names) if allow is None else set(allow)
         return everything.only(
-            lambda tool: tool.name in allowed - deny and RANK[tool.needs] <= RANK[access]
+            lambda tool: tool.name in allowed - deny and allows(access, tool.needs)
         )
 
     def _backend(self, ref: str) -> Backend:

@@ -140,14 +140,14 @@ class State:
         Raises `ConfigError` for a name that is taken, parameters that are no JSON Schema, or
         needs that are no access.
         """
+        from strandline.runtime.access import ACCESSES
         from strandline.runtime.tools import Toolbox
         from strandline.tools.builtin import builtin_tools
-        from strandline.wiring.agents import RANK
 
-        if tool.needs not in RANK:
+        if tool.needs not in ACCESSES:
             raise ConfigError(
                 f"the tool {tool.name} needs {tool.needs!r}, which is no access to a workspace",
-                remedy=f"let it need one of {', '.join(RANK)}",
+                remedy=f"let it need one of {', '.join(ACCESSES)}",
             )
         builtin = builtin_tools(self.folder, "rw", self.clock)
         Toolbox([*builtin, *self.extra_tools]).plus([tool])
