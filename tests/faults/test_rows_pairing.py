@@ -47,8 +47,9 @@ def answer(text: str, **more: Any) -> Message:
     return {"role": "assistant", "content": content, "stopReason": "stop", "timestamp": 1, **more}
 
 
-def calling(*ids: str, **more: Any) -> Message:
-    calls = [{"type": "toolCall", "id": i, "name": "look", "arguments": {}} for i in ids]
+def calling(*ids: str, said: str = "", **more: Any) -> Message:
+    given = {"said": said} if said else {}
+    calls = [{"type": "toolCall", "id": i, "name": "look", "arguments": given} for i in ids]
     return {**answer(""), "content": calls, "stopReason": "toolUse", **more}
 
 
@@ -107,7 +108,8 @@ async def test_a_cut_that_would_fall_between_a_call_and_its_result_goes_to_the_c
             f"agent:main:explicit:{words}",
         )
         last = [user("and now? " + "berth " * 80), answer("so. " + "berth " * 80)]
-        steps = [user("look"), calling("a"), result("a", "seen " * words), calling("b")]
+        called = calling("b", said="berth " * 80)
+        steps = [user("look"), calling("a"), result("a", "seen " * words), called]
         fill(talk, [*turns(8), *steps, result("b", "seen " * words), *last])
         await talk.compact()
         begins.add(kept_roles(talk)[1])
@@ -226,26 +228,33 @@ async def test_an_orphan_result_behind_a_compaction_and_empty_failures_are_left_
     assert (rules.count("failed_turn"), rules.count("result_without_call")) == (30, 1)
 
 
-def test_parallel_calls_have_all_their_results_in_a_view_or_are_not_in_it() -> None:
-    """A8: room for three of four messages, and every other room that there is."""
+def group(number: int) -> list[Message]:
+    ids = [f"{number}{letter}" for letter in "abc"]
+    return [calling(*ids), *(result(each, f"{each} saw " + "x" * 300) for each in ids)]
+
+
+@pytest.mark.parametrize("after", [[], [answer("so"), user("and now?")]])
+def test_parallel_calls_have_all_their_results_in_a_view_or_are_not_in_it(
+    after: list[Message],
+) -> None:
+    """A8: room for three of four messages, and every other room that there is; in the turn that
+    runs and in an older one.
+    """
     tokens = MessageTokens(HeuristicCounter())
-    group = [calling("a", "b", "c"), *(result(i, f"{i} saw " + "x" * 800) for i in "abc")]
-    messages = [user("first " * 50), answer("yes"), user("look"), *group, answer("so"), user("and")]
+    messages = [user("look"), *(m for n in range(4) for m in group(n)), *after]
     items = [PathMessage(f"e{n}", message) for n, message in enumerate(messages)]
     seen = set()
     for limit in range(30, 1_400, 7):
         budget = resolve_budget(64_000, CompactionSettings(), max_tokens=limit)
         view = assemble(items, budget=budget, tokens=tokens, limit="oldest_turns")
-        told = json.dumps([said.message for said in view.messages])
-        assert NO_RESULT not in told, "no result was dropped without its call"
-        answered = [
-            said.message["toolCallId"] for said in view.messages if "toolCallId" in said.message
-        ]
-        called = [b["id"] for said in view.messages for b in said.message["content"] if "id" in b]
+        told = [said.message for said in view.messages]
+        assert NO_RESULT not in json.dumps(told), "no result was dropped without its call"
+        answered = [message["toolCallId"] for message in told if "toolCallId" in message]
+        called = [block["id"] for message in told for block in message["content"] if "id" in block]
         assert answered == called
-        assert called in ([], ["a", "b", "c"])
+        assert len(called) % 3 == 0
         seen.add(len(called))
-    assert seen == {0, 3}
+    assert seen == ({0, 12} if after else {0, 3, 6, 9, 12})
 
 
 async def test_parallel_calls_stay_whole_where_the_oldest_gives_way(

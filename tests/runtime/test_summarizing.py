@@ -17,6 +17,7 @@ from strandline.context.summarize import Summary, SummaryRequest
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.errors import ModelError, StoreError
 from strandline.models.openai_chat import OpenAIChatModel
+from strandline.runtime import model_summarizer
 from strandline.runtime.cooldowns import CoolingDown, MemoryRecords, RecordedCooldowns, Records
 from strandline.runtime.model import ModelInfo, Prices
 from strandline.runtime.model_summarizer import MOST_PARTS, ModelSummarizer, UnfinishedSummary
@@ -459,6 +460,18 @@ async def test_h9_a_summary_may_take_longer_in_all_than_one_part_may(
         )
         assert len(server.requests) * 0.2 > 1
     is_whole(summary)
+
+
+async def test_all_parts_together_have_an_end_as_well(
+    summarizer_for: SummarizerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_summarizer, "MOST_TIMEOUTS", 1)
+    slow = Reply(GOOD, stall_after=1, stall_s=0.2)
+    with (
+        ScriptedModelServer(lambda _: slow) as server,
+        pytest.raises(ModelError, match="did not finish all parts within 1 s"),
+    ):
+        await summarizer_for(server, 8_000, timeout_ms=1_000).summarize(asked(*history(60)))
 
 
 # -- the ladder -------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from strandline.clock import ms_from_iso
 from strandline.manager import SessionManager
+from strandline.runtime.silence import TOKEN, Occasion, is_silent
 from strandline.transcript.entries import (
     AnyEntry,
     BranchSummaryEntry,
@@ -32,6 +33,9 @@ TELLING_ARGUMENTS = (
 )  # fmt: skip
 """The argument that says what a call was about, most telling first."""
 
+NOT_DELIVERED = "not delivered"
+"""What stands beside a silent reply."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -50,7 +54,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry. `who` is the role, or what kind of boundary or note it is."""
+    """One entry. `who` is the role, or what kind of boundary or note it is.
+
+    `silent` marks a reply that was delivered to nobody, whatever it answered.
+    """
 
     kind: Literal["said", "boundary", "note"]
     id: str
@@ -59,6 +66,7 @@ class Item:
     parts: list[Part] = field(default_factory=list)
     title: str = ""
     label: str | None = None
+    silent: bool = False
 
 
 def items(session: SessionManager, entries: Iterable[AnyEntry]) -> Iterator[Item]:
@@ -116,7 +124,12 @@ def _said(entry_id: str, message: Message, at_ms: int | None, label: str | None)
     if at_ms is None and isinstance(stamp, int):
         at_ms = stamp
     title = str(message.get("model") or "") if role == "assistant" else ""
-    return Item("said", entry_id, role, at_ms, parts, title, label)
+    return Item("said", entry_id, role, at_ms, parts, title, label, silent=_is_silent(role, parts))
+
+
+def _is_silent(role: str, parts: Iterable[Part]) -> bool:
+    text = "".join(part.text for part in parts if part.kind == "text")
+    return role == "assistant" and TOKEN in text.upper() and is_silent(text, Occasion())
 
 
 def parts_of(message: Message) -> Iterator[Part]:

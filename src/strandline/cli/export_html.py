@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from strandline.cli.conversation import Item, Part
+from strandline.cli.conversation import NOT_DELIVERED, Item, Part
 from strandline.cli.fences import blocks
 from strandline.cli.words import amount, one_line, safe, size, when
 from strandline.clock import iso_from_ms
@@ -60,6 +60,7 @@ def page(title: str, facts: dict[str, str], shown: Iterable[Item]) -> Iterator[s
 
 def _item(item: Item) -> Iterator[str]:
     facts = [_text(one_line(item.title)), _time(item.at_ms), _text(one_line(item.id))]
+    facts.append(NOT_DELIVERED * item.silent)
     small = f"<small>{' · '.join(filter(None, facts))}</small>"
     anchor = f'id="{_text(one_line(item.id))}"'
     if item.kind == "note":

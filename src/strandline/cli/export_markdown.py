@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from strandline.cli.conversation import Item, Part
+from strandline.cli.conversation import NOT_DELIVERED, Item, Part
 from strandline.cli.fences import blocks
 from strandline.cli.words import amount, one_line, safe, size, when
 
@@ -45,6 +45,8 @@ def _item(item: Item) -> Iterator[str]:
     facts = [_escaped(one_line(who)), *facts]
     if item.kind == "said" and item.title:
         facts.append(code(one_line(item.title)))
+    if item.silent:
+        facts.append(NOT_DELIVERED)
     if item.label:
         facts.append(f"label {code(one_line(item.label))}")
     if item.kind == "boundary":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from strandline.cli.conversation import Item, Part
+from strandline.cli.conversation import NOT_DELIVERED, Item, Part
 from strandline.cli.output import bold, columns, dim, red
 from strandline.cli.words import amount, cut, one_line, safe, size, when
 
@@ -43,7 +43,7 @@ def _has_headline(item: Item, speaker: str) -> bool:
 
 
 def _headline(item: Item) -> str:
-    facts = [when(item.at_ms), item.id, one_line(item.title)]
+    facts = [when(item.at_ms), item.id, one_line(item.title), NOT_DELIVERED * item.silent]
     label = bold(f"  [{one_line(item.label)}]") if item.label else ""
     who = item.who if item.who != "toolResult" else "tool"
     return f"{bold(one_line(who))}  {dim('  '.join(filter(None, facts)))}{label}"

@@ -33,7 +33,12 @@ SMALLEST_SHARE_TOKENS = 32
 NOTHING_LEFT = "[left out for its size]"
 
 _NOTE = re.compile(r"\n\[… ([\d,]+) characters left out …\]\n")
-_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{256,}={0,2}")
+# In one piece (PHP writes \/ for /), or in lines, as mails and the command `base64` have it.
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_-])"
+    r"(?:(?:[A-Za-z0-9+/_-]|\\/){256,}|(?:[A-Za-z0-9+/]{60,}(?:\r?\n|\\n)){4,}[A-Za-z0-9+/]*)"
+    r"={0,2}"
+)
 
 
 def shorten_text(text: str, max_tokens: int, counter: TokenCounter) -> str:

@@ -45,6 +45,9 @@ THINKING_TOKENS = 2_000
 MOST_PARTS = 50
 """A history that needs more calls than this is not summarised by this model."""
 
+MOST_TIMEOUTS = 10
+"""All parts together take no longer than so many calls may: somebody may be waiting."""
+
 MOST_HALVINGS = 3
 """So often the parts become smaller, in one summary, because the model refuses their size."""
 
@@ -164,7 +167,9 @@ class _Work:
         left: SummaryRequest | None = self._request
         previous = self._request.previous_summary
         await asyncio.to_thread(self._require_few_parts)
+        began_s = asyncio.get_running_loop().time()
         while left is not None:
+            self._require_time(asyncio.get_running_loop().time() - began_s)
             call = await asyncio.to_thread(self._next_call, left, previous)
             try:
                 previous = await self._told(call)
@@ -173,6 +178,15 @@ class _Work:
                 continue
             left = call.rest
         return previous or ""
+
+    def _require_time(self, spent_s: float) -> None:
+        most_s = MOST_TIMEOUTS * self._by.timeout_ms / 1000
+        if spent_s > most_s:
+            raise _TimedOut(
+                f"{self._by.name} did not finish all parts within {most_s:g} s",
+                kind="network",
+                remedy="use a faster model for summaries, or one with a larger window",
+            )
 
     # -- sizes -----------------------------------------------------------------------------
 

@@ -128,6 +128,7 @@ class _Turn:
             user_entry_id = await self._append(message)
         asking = await self._asking(before_compaction)
         answers = await self._converse(asking)
+        await asking.fitting.calibrate()  # the answers tell how the provider counts
         view = await asking.fitting.look()
         return TurnResult(
             reply=text_of(answers[-1]),
