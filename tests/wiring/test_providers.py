@@ -109,19 +109,25 @@ async def test_each_format_sends_the_key_and_the_headers_and_shows_neither(
     api: str, opened: Any
 ) -> None:
     secrets = {"apiKey": "${MY_KEY}", "headers": {"X-Team": "${MY_TEAM}"}}
-    replies = [Reply("Ahoy."), Reply(status=400, error={"error": {"message": "k-42 and t-42"}})]
+    replies = [
+        Reply("Ahoy."),
+        Reply(status=400, error={"error": {"message": "key-of-mine-8761 and team-of-mine-8761"}}),
+    ]
     with ScriptedModelServer(replies) as server:
         providers = provider(server.root_url + PATHS[api], api=api, **secrets)
-        state = opened({"MY_KEY": "k-42", "MY_TEAM": "t-42"}, models={"providers": providers})
+        state = opened(
+            {"MY_KEY": "key-of-mine-8761", "MY_TEAM": "team-of-mine-8761"},
+            models={"providers": providers},
+        )
         answered, failed = await ask(state, "mine/one"), await ask(state, "mine/one")
         heard = {name.lower(): value for name, value in server.requests[0].headers.items()}
     assert isinstance(answered, Finished)
-    assert heard["x-team"] == "t-42"
-    assert any("k-42" in value for value in heard.values())
+    assert heard["x-team"] == "team-of-mine-8761"
+    assert any("key-of-mine-8761" in value for value in heard.values())
     assert isinstance(failed, Failed)
     for shown in (repr(state), str(failed.error), repr(state.settings), repr(answered)):
-        assert "k-42" not in shown
-        assert "t-42" not in shown
+        assert "key-of-mine-8761" not in shown
+        assert "team-of-mine-8761" not in shown
 
 
 async def test_a_known_provider_is_spoken_to_with_the_key_of_the_environment(
