@@ -13,7 +13,8 @@ from strandline.context.compaction import (
     plan_compaction,
 )
 from strandline.context.dialogue import conversation_text
-from strandline.context.portions import split_request
+from strandline.context.portions import first_part
+from strandline.context.summarize import SummaryRequest
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.errors import CompactionRefused
 from strandline.transcript.context import PathMessage
@@ -258,6 +259,18 @@ def test_a_summary_too_large_for_a_smaller_window_is_rewritten() -> None:
     assert plan.request.messages == ()
     assert plan.kept == ("e1",)
     assert plan.tokens_after("x " * plan.request.max_tokens, MessageTokens(COUNTER))
+
+
+def split_request(
+    request: SummaryRequest, room: int, tokens: MessageTokens
+) -> tuple[SummaryRequest, ...]:
+    """All parts of a request."""
+    parts = []
+    rest: SummaryRequest | None = request
+    while rest is not None:
+        part, rest = first_part(rest, room, tokens)
+        parts.append(part)
+    return tuple(parts)
 
 
 def test_h1_a_request_is_split_to_the_summarisers_own_window() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.context.dialogue import conversation_text
-from strandline.context.portions import first_part, split_request
+from strandline.context.portions import first_part
 from strandline.context.summarize import SummaryRequest
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.transcript.messages import Message
@@ -24,6 +24,18 @@ def user(text: str) -> Message:
 def calls(count: int) -> Message:
     block = {"type": "toolCall", "id": "a", "name": "read", "arguments": {"path": "/srv/x"}}
     return {"role": "assistant", "content": [block] * count}
+
+
+def split_request(
+    request: SummaryRequest, room: int, tokens: MessageTokens
+) -> tuple[SummaryRequest, ...]:
+    """All parts of a request."""
+    parts = []
+    rest: SummaryRequest | None = request
+    while rest is not None:
+        part, rest = first_part(rest, room, tokens)
+        parts.append(part)
+    return tuple(parts)
 
 
 MESSAGES = st.one_of(

@@ -16,29 +16,13 @@ from strandline.context.tokens import MESSAGE_OVERHEAD_TOKENS, MessageTokens, To
 from strandline.transcript.messages import Message
 
 
-def split_request(
-    request: SummaryRequest, max_input_tokens: int, tokens: MessageTokens
-) -> tuple[SummaryRequest, ...]:
-    """The request in parts whose messages fit a summariser's own window.
-
-    The parts are summarised in order, each with the summary of the part before as its
-    `previous_summary` (the first keeps the request's).
-    """
-    parts = []
-    rest: SummaryRequest | None = request
-    while rest is not None:
-        part, rest = first_part(rest, max_input_tokens, tokens)
-        parts.append(part)
-    return tuple(parts)
-
-
 def first_part(
     request: SummaryRequest, max_input_tokens: int, tokens: MessageTokens
 ) -> tuple[SummaryRequest, SummaryRequest | None]:
     """As many of the messages as fit, at least one, and a request for the others.
 
-    A message that does not fit alone is shortened. The others have no `previous_summary`
-    yet: it is the summary of the part.
+    A message that does not fit alone is shortened. The parts are summarised in order; the
+    others have no `previous_summary` yet: it is the summary of the part before.
     """
     counter = tokens.counter
     part: list[Message] = []
