@@ -62,6 +62,11 @@ def deliverable(text: str, occasion: Occasion) -> str:
     return silence.add(text) + silence.end()
 
 
+def is_silent(text: str, occasion: Occasion) -> bool:
+    """Nothing of this text is delivered (an empty text is silent, too)."""
+    return not deliverable(text, occasion)
+
+
 class SilenceFilter:
     """The same for a reply that comes in pieces: what may be shown so far, and in the end.
 
