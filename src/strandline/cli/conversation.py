@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from strandline.clock import ms_from_iso
 from strandline.manager import SessionManager
-from strandline.runtime.silence import TOKEN, Occasion, is_silent
 from strandline.transcript.entries import (
     AnyEntry,
     BranchSummaryEntry,
@@ -33,6 +32,7 @@ TELLING_ARGUMENTS = (
 )  # fmt: skip
 """The argument that says what a call was about, most telling first."""
 
+_TOKEN = "NO_REPLY"  # noqa: S105 - the word an agent answers with, no secret
 NOT_DELIVERED = "not delivered"
 """What stands beside a silent reply."""
 
@@ -129,7 +129,11 @@ def _said(entry_id: str, message: Message, at_ms: int | None, label: str | None)
 
 def _is_silent(role: str, parts: Iterable[Part]) -> bool:
     text = "".join(part.text for part in parts if part.kind == "text")
-    return role == "assistant" and TOKEN in text.upper() and is_silent(text, Occasion())
+    if role != "assistant" or _TOKEN not in text.upper():
+        return False
+    from strandline.runtime.silence import Occasion, is_silent  # noqa: PLC0415 - hardly ever needed
+
+    return is_silent(text, Occasion())
 
 
 def parts_of(message: Message) -> Iterator[Part]:
