@@ -48,7 +48,7 @@ class CoolingDown(NamedTuple):
 
 
 class Cooldowns(Protocol):
-    """Which models are left alone for now. `ref` is ``provider/model``.
+    """Which models are left alone after a failure, and how long yet. `ref` is ``provider/model``.
 
     All three may raise `StrandlineError` when the records cannot be had or kept, and may
     wait for a disk: call them off the event loop.

@@ -11,20 +11,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from strandline.errors import StoreError, StoreWriteFailed
 from strandline.stores.disk import Disk, DiskFile, RealDisk
-from strandline.stores.whole_file import backing_off, replace_whole
+from strandline.stores.whole_file import backing_off, open_lock, replace_whole
 from strandline.transcript.messages import JsonObject
 
 VERSION = 1
 MAX_BYTES = 1 << 20
 """A larger file is none of ours."""
 
-LOCK_SUFFIX = ".flock"
 ASIDE_SUFFIX = ".unreadable"
 """Of what was kept aside; the next one takes its place."""
 
@@ -99,14 +98,9 @@ class CooldownsFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        lock = self._disk.open(
-            self.path.with_name(self.path.name + LOCK_SUFFIX), write=True, create=True
-        )
-        try:
+        with closing(open_lock(self._disk, self.path)) as lock:
             self._wait_for(lock)
             yield
-        finally:
-            lock.close()
 
     def _wait_for(self, lock: DiskFile) -> None:
         for _ in backing_off(self._pause, self._lock_timeout_ms):

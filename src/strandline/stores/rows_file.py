@@ -15,7 +15,7 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +28,8 @@ from strandline.stores.foreign_lock import foreign_holder
 from strandline.stores.rows_json import decoded_rows, encoded_rows
 from strandline.stores.rows_memory import require_expected
 from strandline.stores.rows_rebuild import Rebuilt, agent_of, find_transcripts, rebuild
-from strandline.stores.whole_file import backing_off, replace_whole, write_new
+from strandline.stores.whole_file import backing_off, open_lock, replace_whole, write_new
 
-LOCK_SUFFIX = ".flock"
 """Of our lock file, which stays. Never ``.lock``: OpenClaw takes that name for its own."""
 
 SETTLE_TRIES = 5
@@ -227,14 +226,10 @@ class RowsFile:
         if self._read_only:
             raise StoreWriteFailed(f"{self.path} was opened for reading only")
         with self._writing():
-            lock = self._disk.open(
-                self.path.with_name(self.path.name + LOCK_SUFFIX), write=True, create=True
-            )
-        try:
+            lock = open_lock(self._disk, self.path)
+        with closing(lock):
             self._wait_for(lock)
             yield
-        finally:
-            lock.close()
 
     def _wait_for(self, lock: DiskFile) -> None:
         foreign = self.path.with_name(self.path.name + ".lock")

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from strandline.stores.disk import Disk
+from strandline.stores.disk import Disk, DiskFile
 
+LOCK_SUFFIX = ".flock"
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.05
 
@@ -36,6 +37,14 @@ def replace_whole(disk: Disk, path: Path, content: bytes) -> None:
         disk.remove(temporary)
     write_new(disk, temporary, content)
     disk.replace(temporary, path)
+
+
+def open_lock(disk: Disk, path: Path) -> DiskFile:
+    """The file whose lock stands for `path`, made where it is not there yet.
+
+    Closing it gives the lock back. Raises `OSError`.
+    """
+    return disk.open(path.with_name(path.name + LOCK_SUFFIX), write=True, create=True)
 
 
 def backing_off(pause: Callable[[float], None], timeout_ms: int) -> Iterator[None]:
