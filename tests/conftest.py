@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +17,13 @@ from strandline.testing import ScriptedModelServer
 from strandline.wiring.providers import APIS
 
 BackendFor = Callable[..., Backend]
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    # A shell that starts the tests in its background has Ctrl-C ignored by all that they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NAMES = {
     "openai-completions": "chat-model",
