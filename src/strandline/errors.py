@@ -21,7 +21,12 @@
     ├── CompactionRefused           a compaction would not help
     ├── NothingToAnswer             what was said last has its answer
     ├── BranchRefused               a hook keeps the conversation where it stands
+    ├── SpawnRefused                a sub-agent was not begun
+    ├── PluginError                 a plugin cannot be found, loaded or installed
+    ├── EngineError                 a context engine failed; `engine` and `phase` say where
+    │   └── EngineUnavailable       the selected engine cannot be used at all
     └── ModelError                  the model did not answer; `kind` says why
+        └── ThreadLost              the backend does not know its thread any more
 
 A message says what happened and to which file, key or session; `remedy` says what to do.
 Faces print both on one line and exit with `exit_code` (1: it failed, 2: it could not be tried).
@@ -144,6 +149,41 @@ class BranchRefused(StrandlineError):
     """The conversation was not moved to another entry, because a hook said no."""
 
 
+class SpawnRefused(StrandlineError):
+    """A sub-agent was not begun; its parent is as it was."""
+
+
+class PluginError(StrandlineError):
+    """A plugin cannot be found, loaded, registered, installed or removed."""
+
+    exit_code = 2
+
+
+class EngineError(StrandlineError):
+    """A context engine failed: `engine` is its id, `phase` the method or step that failed.
+
+    There is no fallback: the run fails until the engine works or another one is selected.
+    """
+
+    def __init__(self, what: str, *, engine: str, phase: str, remedy: str = "") -> None:
+        super().__init__(what, remedy=remedy or TWO_WAYS_OUT)
+        self.engine = engine
+        self.phase = phase
+
+
+TWO_WAYS_OUT = (
+    "correct the engine, or set plugins.slots.contextEngine to 'legacy' "
+    "(`strandline plugins disable` does so)"
+)
+"""What helps against an engine that does not work."""
+
+
+class EngineUnavailable(EngineError):
+    """The engine that the settings select is not there, or cannot be made."""
+
+    exit_code = 2
+
+
 class ModelError(StrandlineError):
     """A model did not answer.
 
@@ -166,3 +206,7 @@ class ModelError(StrandlineError):
         self.prompt_tokens = prompt_tokens
         self.window_tokens = window_tokens
         self.retry_after_s = retry_after_s
+
+
+class ThreadLost(ModelError):
+    """The backend does not know the thread that was to go on; it has to be begun anew."""

@@ -12,9 +12,10 @@ from strandline.context.budget import (
     Budget,
     CompactionSettings,
     calibrated,
+    newest_report,
     resolve_budget,
-    scale_of,
 )
+from strandline.context.clean_path import CleanPath
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.errors import ContextOverflow
 from strandline.transcript.context import PathMessage
@@ -41,7 +42,8 @@ def test_the_reserved_output_counts_when_it_is_larger_than_the_reserve() -> None
 
 
 def test_h12_the_cap_of_the_operator_holds_and_the_models_greatest_output_is_no_reserve() -> None:
-    assert resolve_budget(272_000, DEFAULTS, max_tokens=100_000).limit == 100_000
+    budget = resolve_budget(272_000, DEFAULTS, max_tokens=100_000)
+    assert (budget.limit, budget.view_limit) == (252_000, 100_000)
     budget = resolve_budget(1_000_000, DEFAULTS)
     assert budget.limit == 980_000
     assert budget.answer_tokens(100_000, 128_000) == 128_000
@@ -135,7 +137,11 @@ def answer(prompt_tokens: int, at: int, **more: Any) -> dict[str, Any]:
 
 def scale(*messages: dict[str, Any]) -> float:
     items = [PathMessage(f"e{n}", message) for n, message in enumerate(messages)]
-    return scale_of(items, MessageTokens(HeuristicCounter()), fixed=0, model=("p", "m"))
+    clean = CleanPath(MessageTokens(HeuristicCounter())).follow(items, 10_000)
+    report = newest_report(clean, ("p", "m"))
+    if report is None:
+        return 1.0
+    return calibrated(1.0, clean.tokens_to[report.place], report.prompt_tokens)
 
 
 BIG = {"role": "user", "content": "x" * 8_000, "timestamp": 1}  # 2,004 of our tokens

@@ -169,7 +169,7 @@ def assert_covers(items: list[PathMessage], view: View) -> None:
     there = {said.entry_id: said for said in view.messages if said.entry_id is not None}
     gone = {said.entry_id: said for said in view.left_out if said.entry_id is not None}
     assert not there.keys() & gone.keys()
-    for entry_id, message in items:
+    for entry_id, message, _ in items:
         if entry_id in there:
             said = there[entry_id]
             assert said.message is message or said.decisions

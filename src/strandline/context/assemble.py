@@ -49,7 +49,7 @@ def within(view: View, *, budget: Budget, tokens: MessageTokens, limit: Limit = 
     """A prepared view within the budget. Raises `ContextOverflow`, as `assemble` does."""
     if limit == "oldest_turns":
         view = pair(make_room(view, budget, tokens), tokens)
-    if view.tokens > budget.limit:
+    if view.tokens > budget.view_limit:
         raise overflow(view, budget)
     return view
 

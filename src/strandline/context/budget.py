@@ -8,15 +8,13 @@ provider's tokens one of ours stands for. Source: spec 3, Budget and compaction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from strandline.context.sanitize import FAILED_REASONS, moment_ms, sanitize
-from strandline.context.tokens import MessageTokens
+from strandline.context.clean_path import Clean
+from strandline.context.sanitize import FAILED_REASONS
+from strandline.context.turns import is_summary
 from strandline.errors import ContextOverflow
-from strandline.transcript.context import PathMessage
-from strandline.transcript.garbage import collector_off
 from strandline.transcript.messages import Message
 
 CompactionMode = Literal["auto", "off", "error"]
@@ -60,7 +58,8 @@ class Budget:
 
     `window` and `reserve` (what is kept free for the answer) are the provider's tokens;
     `fixed` (system prompt and tools), `keep_recent` (what a compaction keeps) and `limit`
-    (what the messages may take) are ours.
+    (what the messages may take) are ours. `max_tokens` is the setting `maxTokens`, where it is
+    less: it bounds the view, and is no reason to compact.
     """
 
     window: int
@@ -69,15 +68,21 @@ class Budget:
     keep_recent: int
     limit: int
     scale: float = 1.0
+    max_tokens: int | None = None
+
+    @property
+    def view_limit(self) -> int:
+        """What the messages of a view may take: `limit`, or `max_tokens` where that is less."""
+        return self.limit if self.max_tokens is None else min(self.limit, max(1, self.max_tokens))
 
     @property
     def message_cap(self) -> int:
-        """The most that one message may take: a power of two, at most 3/4 of `limit`.
+        """The most that one message may take: a power of two, at most 3/4 of `view_limit`.
 
-        A power of two, because `limit` moves a little when the system prompt or the scale
+        A power of two, because the limit moves a little when the system prompt or the scale
         does, and a shortened message should keep its bytes then.
         """
-        return _power_of_two_within(self.limit * 3 // 4)
+        return _power_of_two_within(self.view_limit * 3 // 4)
 
     @property
     def tool_result_cap(self) -> int:
@@ -145,10 +150,8 @@ def resolve_budget(
     limit = int((window - reserve) / scale) - fixed
     if limit < min(SMALLEST_LIMIT_TOKENS, window // 8):
         raise _no_room(window, reserve, system_tokens, tool_tokens)
-    if max_tokens is not None:
-        limit = max(1, min(limit, max_tokens))
     keep = max(1, min(settings.keep_recent_tokens, limit // 2))
-    return Budget(window, reserve, fixed, keep, limit, scale)
+    return Budget(window, reserve, fixed, keep, limit, scale, max_tokens)
 
 
 def _reserve(window: int, wanted: int, fixed: int, scale: float) -> int:
@@ -190,30 +193,29 @@ def calibrated(previous: float, estimate: int, reported: int, *, overflowed: boo
     return max(previous, scale) if overflowed else scale
 
 
-def scale_of(
-    items: Sequence[PathMessage],
-    tokens: MessageTokens,
-    *,
-    fixed: int,
-    model: tuple[str, str] | None = None,
-) -> float:
-    """The scale that the newest usable usage on the path speaks for, 1.0 without any.
+class ReportedCall(NamedTuple):
+    """An answer in a clean path, at `place`, and what the provider counted as its prompt."""
+
+    place: int
+    prompt_tokens: int
+
+
+def newest_report(clean: Clean, model: tuple[str, str] | None = None) -> ReportedCall | None:
+    """The newest usable usage on a path, which tells how its provider counts.
 
     Usage from before the last compaction is about a context that is gone; usage of
     another `model` (provider, id) or of a failed call says nothing about this one.
     """
-    start, summarised_ms = 0, -1.0
-    for index, (_, message) in enumerate(items):
-        if isinstance(message, dict) and message.get("role") == "compactionSummary":
-            start, summarised_ms = index, moment_ms(message, 0)
-    for index in range(len(items) - 1, start, -1):
-        message = items[index].message
-        reported = _prompt_tokens(message, model)
-        if reported and moment_ms(message, 0) > summarised_ms:
-            with collector_off():
-                estimate = fixed + sanitize(items[:index], tokens).tokens
-            return calibrated(1.0, estimate, reported)
-    return 1.0
+    messages = clean.messages
+    start = next((p for p in reversed(clean.summaries) if is_summary(messages[p])), None)
+    summarised_ms = -1.0 if start is None else messages[start].said_ms or 0
+    for place in reversed(clean.calls):
+        if start is not None and place < start:
+            break
+        reported = _prompt_tokens(messages[place].message, model)
+        if reported and (messages[place].said_ms or 0) > summarised_ms:
+            return ReportedCall(place, reported)
+    return None
 
 
 def _prompt_tokens(message: Message, model: tuple[str, str] | None) -> int:
@@ -221,8 +223,8 @@ def _prompt_tokens(message: Message, model: tuple[str, str] | None) -> int:
     usage = message.get("usage") if isinstance(message, dict) else None
     if usage is None or message.get("role") != "assistant" or not isinstance(usage, dict):
         return 0
-    if message.get("stopReason") in FAILED_REASONS:
-        return 0
+    if message.get("stopReason") in FAILED_REASONS or "thread" in message:
+        return 0  # of a thread, the backend counts what we do not see
     if model is not None and (message.get("provider"), message.get("model")) != model:
         return 0
     counts = [usage.get(key) for key in ("input", "cacheRead", "cacheWrite")]

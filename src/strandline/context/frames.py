@@ -28,6 +28,9 @@ REFERENCE = "reference"
 SUMMARY = "summary"
 """The same for the summary of a compaction."""
 
+BRANCH_SUMMARY = "branch_summary"
+"""The same for the summary of a branch that was left."""
+
 EMPTY = Decision("left_out", "sanitize", "empty", "the message says nothing")
 EXCLUDED = Decision(
     "left_out", "sanitize", "excluded", "the person ran this command outside the conversation"
@@ -51,7 +54,7 @@ def framed(message: Message, notes: Notes) -> Message | Decision:
     if isinstance(told, Decision):
         return told
     frame, content = told
-    rule = SUMMARY if role == "compactionSummary" else REFERENCE
+    rule = _RULES.get(role, REFERENCE) if isinstance(role, str) else REFERENCE
     notes.append(Decision("kept", "sanitize", rule, f"{role} is told in the user's role"))
     user: Message = {"role": "user", "content": [text_block(frame), *content]}
     if "timestamp" in message:
@@ -131,3 +134,5 @@ _TELLERS: dict[str, Callable[[Message, Notes], _Told]] = {
     "bashExecution": _tell_command,
     "custom": _tell_custom,
 }
+
+_RULES = {"compactionSummary": SUMMARY, "branchSummary": BRANCH_SUMMARY}

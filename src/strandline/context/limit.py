@@ -29,7 +29,7 @@ Rung = Callable[[View, Budget, MessageTokens], View]
 def make_room(view: View, budget: Budget, tokens: MessageTokens) -> View:
     """The view within the budget, as near to it as the ladder reaches."""
     for rung in _LADDER:
-        if view.tokens <= budget.limit:
+        if view.tokens <= budget.view_limit:
             break
         view = rung(view, budget, tokens)
     return view
@@ -68,7 +68,7 @@ def _keep_newest_request(view: View, budget: Budget, tokens: MessageTokens) -> V
     why = _beyond(budget, "all_but_request", "only the newest request fits")
     others = [range(request + 1, len(view.messages)), range(request)]
     alone = _leave_out(view, budget, others, set(), why)
-    return shorten_larger(alone, budget.limit, tokens)
+    return shorten_larger(alone, budget.view_limit, tokens)
 
 
 _LADDER: tuple[Rung, ...] = (
@@ -94,9 +94,9 @@ def _shorten_until_it_fits(
             min(said.tokens, cap) if role in {None, said.message["role"]} else said.tokens
             for said in view.messages
         )
-        if at_best <= budget.limit:
+        if at_best <= budget.view_limit:
             shorter = shorten_larger(view, cap, tokens, role=role)
-            if shorter.tokens <= budget.limit:
+            if shorter.tokens <= budget.view_limit:
                 return shorter
     return view
 
@@ -111,7 +111,7 @@ def _leave_out(
     view: View, budget: Budget, parts: Iterable[range], spared: set[int], why: Decision
 ) -> View:
     """Leaves out parts in the order given, `spared` places excepted, until the view fits."""
-    excess = view.tokens - budget.limit
+    excess = view.tokens - budget.view_limit
     gone: set[int] = set()
     for part in parts:
         if excess <= 0:
@@ -125,7 +125,7 @@ def _leave_out(
 
 
 def _beyond(budget: Budget, rule: str, reason: str) -> Decision:
-    return Decision("left_out", "limit", rule, f"beyond {budget.limit:,} tokens: {reason}")
+    return Decision("left_out", "limit", rule, f"beyond {budget.view_limit:,} tokens: {reason}")
 
 
 def _summaries(view: View) -> set[int]:
@@ -140,7 +140,7 @@ def overflow(view: View, budget: Budget) -> ContextOverflow:
     largest = sorted(parts, reverse=True)[:LARGEST_PARTS]
     named = ", ".join(f"{name}: {size:,}" for size, name in largest if size)
     return ContextOverflow(
-        f"the context takes {view.tokens:,} tokens and may take {budget.limit:,} "
+        f"the context takes {view.tokens:,} tokens and may take {budget.view_limit:,} "
         f"(largest parts: {named})",
         remedy="compact the session, start a new one, or use a model with a larger window",
     )

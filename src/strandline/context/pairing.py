@@ -53,63 +53,94 @@ class _Place:
     open: dict[str, JsonObject] = field(default_factory=dict)
     results: list[ViewMessage] = field(default_factory=list)
 
+    def flat(self, tokens: MessageTokens) -> Iterator[ViewMessage]:
+        """The message and a result for each of its calls, some of them stand-ins."""
+        yield self.said
+        yield from self.results
+        for call in self.open.values():
+            yield _unanswered(self.said, call, tokens)
+
 
 def pair(view: View, tokens: MessageTokens) -> View:
     """The view with every call followed at once by exactly one result each."""
-    places: list[_Place] = []
-    left_out: list[ViewMessage] = []
-    asked: dict[str, _Place] = {}  # call id -> the newest place that asked
+    pairing = Pairing(tokens)
     for said in view.messages:
-        role = said.message.get("role")
-        if role == "toolResult":
-            answered = _answer(said, asked, places)
-            if answered is not None:
-                left_out.append(answered)
-            continue
-        if role == "assistant":
-            place = _assistant_place(said, asked, tokens)
-            if place is None:
-                left_out.append(said.noted(_FAILED))
-                continue
+        pairing.take(said)
+    return view.to(pairing.messages, pairing.left_out)
+
+
+class Pairing:
+    """Takes the messages of a view one by one; `messages` are always paired.
+
+    A result that comes late changes what is behind its call, so `take` says from where on
+    `messages` are others than before.
+    """
+
+    def __init__(self, tokens: MessageTokens) -> None:
+        self._tokens = tokens
+        self._places: list[_Place] = []
+        self._starts: list[int] = []  # where each place begins in `messages`
+        self._asked: dict[str, int] = {}  # call id -> the newest place that asked
+        self.messages: list[ViewMessage] = []
+        self.left_out: list[ViewMessage] = []
+
+    def take(self, said: ViewMessage) -> int:
+        """Take the next message; returns the first place in `messages` that has changed."""
+        if said.message.get("role") == "toolResult":
+            place = self._answered(said)
+            return len(self.messages) if place is None else self._lay_out(place)
+        if said.message.get("role") == "assistant":
+            asking = self._assistant_place(said)
+            if asking is None:
+                self.left_out.append(said.noted(_FAILED))
+                return len(self.messages)
+            for call_id in asking.open:
+                self._asked[call_id] = len(self._places)
         else:
-            place = _Place(said)
-        places.append(place)
-    return view.to(_flat(places, tokens), left_out)
+            asking = _Place(said)
+        self._places.append(asking)
+        self._starts.append(len(self.messages))
+        return self._lay_out(len(self._places) - 1)
 
+    def _lay_out(self, first: int) -> int:
+        """Write `messages` anew from a place on; returns where that is."""
+        start = self._starts[first]
+        del self.messages[start:]
+        for index in range(first, len(self._places)):
+            self._starts[index] = len(self.messages)
+            self.messages += self._places[index].flat(self._tokens)
+        return start
 
-def _answer(
-    result: ViewMessage, asked: dict[str, _Place], places: list[_Place]
-) -> ViewMessage | None:
-    """Puts a result beside its call, or returns it with the reason why it is left out."""
-    call_id = result.message.get("toolCallId")
-    place = asked.get(call_id) if isinstance(call_id, str) else None
-    if place is None or call_id is None:
-        return result.noted(_ORPHAN)
-    if call_id not in place.open:
-        return result.noted(_SECOND)
-    del place.open[call_id]
-    place.results.append(result if place is places[-1] else result.noted(_MOVED))
-    return None
+    def _answered(self, result: ViewMessage) -> int | None:
+        """Puts a result beside its call and says where; None where it is left out."""
+        call_id = result.message.get("toolCallId")
+        asked = self._asked.get(call_id) if isinstance(call_id, str) else None
+        if asked is None or call_id is None:
+            self.left_out.append(result.noted(_ORPHAN))
+            return None
+        place = self._places[asked]
+        if call_id not in place.open:
+            self.left_out.append(result.noted(_SECOND))
+            return None
+        del place.open[call_id]
+        is_last = asked == len(self._places) - 1
+        place.results.append(result if is_last else result.noted(_MOVED))
+        return asked
 
-
-def _assistant_place(
-    said: ViewMessage, asked: dict[str, _Place], tokens: MessageTokens
-) -> _Place | None:
-    """The place of an assistant message, its calls asked; None when nothing is left of it."""
-    calls = list(_calls(said.message))
-    if said.message.get("stopReason") in FAILED_REASONS:
-        for call in calls:
-            asked.pop(call["id"], None)
-        return _failed_place(said, tokens)
-    if not calls:
-        return _Place(said)
-    place = _Place(said, {call["id"]: call for call in calls})
-    if len(place.open) < len(calls):
-        place.said = _without_second_calls(said, tokens)
-        place.open = {call["id"]: call for call in _calls(place.said.message)}
-    for call_id in place.open:
-        asked[call_id] = place
-    return place
+    def _assistant_place(self, said: ViewMessage) -> _Place | None:
+        """The place of an assistant message; None when nothing is left of it."""
+        calls = list(_calls(said.message))
+        if said.message.get("stopReason") in FAILED_REASONS:
+            for call in calls:
+                self._asked.pop(call["id"], None)
+            return _failed_place(said, self._tokens)
+        if not calls:
+            return _Place(said)
+        place = _Place(said, {call["id"]: call for call in calls})
+        if len(place.open) < len(calls):
+            place.said = _without_second_calls(said, self._tokens)
+            place.open = {call["id"]: call for call in _calls(place.said.message)}
+        return place
 
 
 def _calls(message: Message) -> Iterator[JsonObject]:
@@ -150,15 +181,7 @@ def _without_second_calls(said: ViewMessage, tokens: MessageTokens) -> ViewMessa
     return restated(said, {**said.message, "content": content}, _TWICE, tokens)
 
 
-def _flat(places: list[_Place], tokens: MessageTokens) -> Iterator[ViewMessage]:
-    for place in places:
-        yield place.said
-        yield from place.results
-        for call in place.open.values():
-            yield _unanswered(place.said.message, call, tokens)
-
-
-def _unanswered(asker: Message, call: JsonObject, tokens: MessageTokens) -> ViewMessage:
+def _unanswered(asker: ViewMessage, call: JsonObject, tokens: MessageTokens) -> ViewMessage:
     """An error result for a call that has none; the same bytes at every assembly."""
     message: Message = {
         "role": "toolResult",
@@ -166,6 +189,6 @@ def _unanswered(asker: Message, call: JsonObject, tokens: MessageTokens) -> View
         "toolName": call.get("name", ""),
         "content": [{"type": "text", "text": NO_RESULT}],
         "isError": True,
-        "timestamp": asker.get("timestamp", 0),
+        "timestamp": asker.message.get("timestamp", 0),
     }
-    return ViewMessage(None, message, tokens.count(message), (_ADDED,))
+    return ViewMessage(None, message, tokens.count(message), (_ADDED,), asker.said_ms)

@@ -26,7 +26,7 @@ from strandline.context.blocks import (
 from strandline.context.frames import EMPTY, framed
 from strandline.context.restate import tokens_of_form
 from strandline.context.tokens import MessageTokens
-from strandline.context.view import Decision, View, ViewMessage
+from strandline.context.view import Decision, LeftOut, View, ViewMessage
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import Message
 
@@ -62,42 +62,52 @@ def sanitize(items: Iterable[PathMessage], tokens: MessageTokens) -> View:
 
     What is left out here is not counted: its tokens are 0.
     """
+    sanitizer = Sanitizer(tokens)
     kept: list[ViewMessage] = []
     left_out: list[ViewMessage] = []
-    summarised_ms: float | None = None  # when the last compaction was, while it matters
-    for entry_id, message in items:
+    for item in items:
+        said = sanitizer.take(item)
+        (left_out if said.outcome == "left_out" else kept).append(said)
+    return View(tuple(kept), LeftOut([left_out]))
+
+
+class Sanitizer:
+    """Takes the messages of a path one by one, oldest first; what came before is all it needs."""
+
+    def __init__(self, tokens: MessageTokens) -> None:
+        self._tokens = tokens
+        self._summarised_ms: float | None = None  # when the last compaction was, while it matters
+        self._said_ms: float | None = None  # of the message before
+
+    def take(self, item: PathMessage) -> ViewMessage:
+        """The message as models take it; its outcome is "left_out" where they do not."""
+        entry_id, message = item.entry_id, item.message
         if not isinstance(message, dict):
-            left_out.append(ViewMessage(entry_id, {}, 0, (_NOT_A_MESSAGE,)))
-            continue
+            return ViewMessage(entry_id, {}, 0, (_NOT_A_MESSAGE,), self._said_ms)
+        # What does not say when it was said is as old as what was said before it.
+        said_ms = self._said_ms = moment_ms(message, item.entry_ms, self._said_ms)
         if message.get("role") == "compactionSummary":
-            summarised_ms = moment_ms(message, math.inf)
-        elif summarised_ms is not None and moment_ms(message, -1) > summarised_ms:
-            summarised_ms = None
+            self._summarised_ms = said_ms if said_ms is not None else math.inf
+        elif self._summarised_ms is not None and (said_ms or -1) > self._summarised_ms:
+            self._summarised_ms = None
         notes: Notes = []
-        outcome = _cleaned(message, notes, bare=summarised_ms is not None)
-        if isinstance(outcome, Decision):
-            left_out.append(ViewMessage(entry_id, message, 0, (*_distinct(notes), outcome)))
-        else:
-            kept.append(_view_message(entry_id, message, outcome, notes, tokens))
-    return View(tuple(kept), tuple(left_out))
+        cleaned = _cleaned(message, notes, bare=self._summarised_ms is not None)
+        if isinstance(cleaned, Decision):
+            return ViewMessage(entry_id, message, 0, (*_distinct(notes), cleaned), said_ms)
+        if cleaned is message:
+            counted = self._tokens.of(entry_id, message)
+            return ViewMessage(entry_id, message, counted, (), said_ms)
+        decisions = _distinct(notes)
+        counted = tokens_of_form(entry_id, cleaned, decisions, self._tokens)
+        return ViewMessage(entry_id, cleaned, counted, decisions, said_ms)
 
 
-def moment_ms(message: Message, otherwise: float) -> float:
-    """When the message was said, in Unix ms; `otherwise` where it does not say."""
+def moment_ms(message: Message, *otherwise: float | None) -> float | None:
+    """When the message was said, in Unix ms; where it does not say, the first that is known."""
     timestamp = message.get("timestamp")
-    if isinstance(timestamp, int | float) and not math.isnan(timestamp):
+    if isinstance(timestamp, int | float) and math.isfinite(timestamp):
         return timestamp
-    return otherwise
-
-
-def _view_message(
-    entry_id: str, message: Message, cleaned: Message, notes: Notes, tokens: MessageTokens
-) -> ViewMessage:
-    if cleaned is message:
-        return ViewMessage(entry_id, message, tokens.of(entry_id, message))
-    decisions = _distinct(notes)
-    counted = tokens_of_form(entry_id, cleaned, decisions, tokens)
-    return ViewMessage(entry_id, cleaned, counted, decisions)
+    return next((each for each in otherwise if each is not None), None)
 
 
 def _distinct(notes: Notes) -> tuple[Decision, ...]:

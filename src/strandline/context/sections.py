@@ -71,7 +71,7 @@ def written_sections(text: str) -> Sections:
             title = _BY_NAME.get(heading.casefold(), COURSE)
             if title == COURSE and heading.casefold() != COURSE.casefold():
                 sections.setdefault(COURSE, []).append(f"{heading}:")
-        elif line.strip("-*. ()").casefold() not in _NOTHING:
+        elif line.strip().strip("-*. ()").casefold() not in _NOTHING:
             sections.setdefault(title, []).append(line.rstrip())
     return sections
 

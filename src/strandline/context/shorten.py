@@ -207,14 +207,15 @@ def shorten_larger(view: View, cap: int, tokens: MessageTokens, *, role: str | N
     if all(m.tokens <= cap for m in view.messages):
         return view
     return view.to(
-        _shorter(said, cap, tokens)
-        if said.tokens > cap and role in {None, said.message.get("role")}
-        else said
+        within_cap(said, cap, tokens) if role in {None, said.message.get("role")} else said
         for said in view.messages
     )
 
 
-def _shorter(said: ViewMessage, cap: int, tokens: MessageTokens) -> ViewMessage:
+def within_cap(said: ViewMessage, cap: int, tokens: MessageTokens) -> ViewMessage:
+    """The message, cut to at most `cap` tokens where it takes more."""
+    if said.tokens <= cap:
+        return said
     message = shorten_message(said.message, cap, tokens)
     reason = f"{said.tokens:,} tokens are more than the {cap:,} that one message may take here"
     return restated(said, message, Decision("shortened", "shorten", "too_large", reason), tokens)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.context.frames import REFERENCE, SUMMARY
+from strandline.context.frames import BRANCH_SUMMARY, REFERENCE, SUMMARY
 from strandline.context.view import ViewMessage
 
 
@@ -42,9 +42,14 @@ def newest_request(messages: Sequence[ViewMessage]) -> int | None:
 
 def is_reference(said: ViewMessage) -> bool:
     """Whether the message is in the user's role only for want of another."""
-    return any(decision.rule in {REFERENCE, SUMMARY} for decision in said.decisions)
+    return any(decision.rule in {BRANCH_SUMMARY, REFERENCE, SUMMARY} for decision in said.decisions)
 
 
 def is_summary(said: ViewMessage) -> bool:
     """Whether the message is the summary of a compaction."""
     return any(decision.rule == SUMMARY for decision in said.decisions)
+
+
+def is_summary_of_any_kind(said: ViewMessage) -> bool:
+    """Whether the message is the summary of a compaction or of a branch that was left."""
+    return any(decision.rule in {SUMMARY, BRANCH_SUMMARY} for decision in said.decisions)

@@ -8,9 +8,11 @@ Source: spec 3, The way of a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Literal, overload
 
 from strandline.transcript.messages import Message
 
@@ -33,12 +35,16 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ViewMessage:
-    """One message of a view. `entry_id` is None for a message that no entry holds."""
+    """One message of a view. `entry_id` is None for a message that no entry holds.
+
+    `said_ms` is when it was said (Unix ms), None where that is not known.
+    """
 
     entry_id: str | None
     message: Message
     tokens: int
     decisions: tuple[Decision, ...] = ()
+    said_ms: float | None = field(default=None, compare=False)
 
     def changed(self, message: Message, tokens: int, decision: Decision) -> ViewMessage:
         """The same place in the conversation, said differently, with the reason noted."""
@@ -54,18 +60,47 @@ class ViewMessage:
         return self.decisions[-1].outcome if self.decisions else "kept"
 
 
-@dataclass(frozen=True, slots=True)
+class LeftOut(Sequence[ViewMessage]):
+    """What was left out on the way, in pieces that cost nothing until somebody looks."""
+
+    def __init__(self, pieces: Iterable[Sequence[ViewMessage]] = ()) -> None:
+        self.pieces = tuple(piece for piece in pieces if len(piece))
+
+    def plus(self, piece: Sequence[ViewMessage]) -> LeftOut:
+        """These and more."""
+        return LeftOut((*self.pieces, piece))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def __iter__(self) -> Iterator[ViewMessage]:
+        return chain.from_iterable(self.pieces)
+
+    @overload
+    def __getitem__(self, index: int) -> ViewMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ViewMessage]: ...
+    def __getitem__(self, index: int | slice) -> ViewMessage | list[ViewMessage]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
 class View:
     """What the model will see (`messages`), and what was left out of it on the way."""
 
     messages: tuple[ViewMessage, ...]
-    left_out: tuple[ViewMessage, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Estimated tokens of all messages of the view."""
-        return sum(m.tokens for m in self.messages)
+        return sum(said.tokens for said in self.messages)
 
     def to(self, messages: Iterable[ViewMessage], left_out: Sequence[ViewMessage] = ()) -> View:
         """The next view: these messages, and more that were left out."""
-        return View(tuple(messages), (*self.left_out, *left_out))
+        return View(tuple(messages), self.left_out.plus(left_out))

@@ -21,10 +21,15 @@ class ModelChoice(TypedDict):
 
 
 class PathMessage(NamedTuple):
-    """A message on the path, and the entry that holds it."""
+    """A message on the path, and the entry that holds it.
+
+    `entry_ms` is when the entry was written (Unix ms), where the message does not say itself
+    when it was said.
+    """
 
     entry_id: str
     message: Message
+    entry_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ class MessagesSoFar(Sequence[PathMessage]):
         self._growing = growing
         self._count = len(growing)
 
+    def grew_from(self, earlier: object) -> bool:
+        """Whether `earlier` was the same list when it had no more than this."""
+        if not isinstance(earlier, MessagesSoFar) or earlier._growing is not self._growing:  # noqa: SLF001
+            return False
+        return len(earlier) <= self._count
+
     def __len__(self) -> int:
         return self._count
 
@@ -150,7 +156,10 @@ def _path_messages(node: Node, reader: Reader) -> Iterator[Node | PathMessage]:
 
 
 def _decoded(node: Node, data: JsonObject) -> PathMessage:
-    return PathMessage(node.id, _DERIVED[node.head.type](data))
+    message = _DERIVED[node.head.type](data)
+    if isinstance(message, dict) and isinstance(message.get("timestamp"), int | float):
+        return PathMessage(node.id, message)
+    return PathMessage(node.id, message, ms_from_iso(data.get("timestamp")))
 
 
 def _message(data: JsonObject) -> Message:

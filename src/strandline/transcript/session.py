@@ -78,6 +78,11 @@ class Session:
         return value if isinstance(value, str) else ""
 
     @property
+    def log_name(self) -> str:
+        """What the store calls the transcript: its path, where it is a file."""
+        return self._log.name
+
+    @property
     def cwd(self) -> str:
         """The working directory in the header, or an empty text."""
         value = self.header.get("cwd")
