@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ModelError
-from strandline.models.anthropic_answer import REDACTED, Answer
+from strandline.models.anthropic_answer import REDACTED, Answer, normalised_usage
 from strandline.models.anthropic_messages import wire_messages
 from strandline.models.failures import Failures
 from strandline.models.sse import CompletionBody
@@ -187,6 +188,35 @@ def test_the_message_has_every_field_and_usage_does_not_overlap() -> None:
             "total": 0.001965,
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("per_hour", "expected"), [(None, 100 * 3.75), (6.0, 60 * 3.75 + 40 * 6.0)]
+)
+def test_what_is_written_for_an_hour_has_its_own_price(
+    per_hour: float | None, expected: float
+) -> None:
+    lifetimes = {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40}
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 100, "cache_creation": lifetimes}
+    start = {"type": "message_start", "message": {"usage": usage}}
+    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}}
+    answer = Answer(replace(MODEL, prices=Prices(3, 15, 0.3, 3.75, per_hour)), 1, FAILURES)
+    for event in (start, end):
+        answer.feed(event)
+    last = answer.finish()[-1]
+    assert isinstance(last, Finished)
+    assert last.message["usage"]["cacheWrite"] == 100
+    assert last.message["usage"]["cost"]["cacheWrite"] == pytest.approx(expected / 1e6)
+
+
+@pytest.mark.parametrize("odd", [None, 7, [], {"ephemeral_1h_input_tokens": "x"}, {}])
+def test_lifetimes_that_make_no_sense_are_passed_over(odd: Any) -> None:
+    raw = {"cache_creation_input_tokens": 10, "cache_creation": odd}
+    cost = normalised_usage(raw, Prices(cache_write=1, cache_write_1h=2))["cost"]
+    assert cost["cacheWrite"] == pytest.approx(10 / 1e6)
+    most = {"cache_creation_input_tokens": 10, "cache_creation": {"ephemeral_1h_input_tokens": 99}}
+    cost = normalised_usage(most, Prices(cache_write=1, cache_write_1h=2))["cost"]
+    assert cost["cacheWrite"] == pytest.approx(20 / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +413,7 @@ def test_a_thought_whose_signature_never_came_is_kept_and_not_replayed() -> None
     partial = answer.failed(FAILURES.network("broke off")).partial
     assert partial is not None
     assert partial["content"][1] == {"type": "thinking", "thinking": "abc"}
-    sent, _ = wire_messages([partial], MODEL)
+    sent, *_ = wire_messages([partial], MODEL)
     assert [block["type"] for block in sent[-1]["content"]] == ["text"]
 
 

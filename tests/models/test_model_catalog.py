@@ -90,16 +90,16 @@ def test_models_that_call_tools_while_they_think_are_asked_by_responses() -> Non
         ("gpt-5.6", (922_000, 128_000), (4, 20, 0.4, 5)),
         ("gpt-5.4-mini-2026-03-17", (272_000, 128_000), (0.75, 4.5, 0.075, 0)),
         ("gpt-5", (272_000, 128_000), (1.25, 10, 0.125, 0)),
-        ("claude-fable-5-2", (1_000_000, 128_000), (8, 40, 0.2, 10)),
-        ("claude-opus-5-5", (1_000_000, 128_000), (4, 20, 0.2, 5)),
-        ("claude-haiku-5-5", (1_000_000, 128_000), (0.1, 0.5, 0.01, 0.125)),
-        ("claude-haiku-4-5-20251001", (200_000, 64_000), (1, 5, 0.1, 1.25)),
+        ("claude-fable-5-2", (1_000_000, 128_000), (8, 40, 0.2, 10, 16)),
+        ("claude-opus-5-5", (1_000_000, 128_000), (4, 20, 0.2, 5, 8)),
+        ("claude-haiku-5-5", (1_000_000, 128_000), (0.1, 0.5, 0.01, 0.125, 0.2)),
+        ("claude-haiku-4-5-20251001", (200_000, 64_000), (1, 5, 0.1, 1.25, 2)),
         ("google/gemini-4-neon", (1_048_576, 65_536), (3, 15, 0.15, 0)),
         ("gemini-2.5-pro", (1_048_576, 65_536), (1.25, 10, 0.125, 0)),
     ],
 )
 def test_what_a_prompt_may_take_is_the_window(
-    ref: str, numbers: tuple[int, int], prices: tuple[float, float, float, float]
+    ref: str, numbers: tuple[int, int], prices: tuple[float, ...]
 ) -> None:
     """Faults H12: GPT-5 overflows at 272,000, whatever its window is called."""
     model = find(ref)

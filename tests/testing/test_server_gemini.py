@@ -12,14 +12,14 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from strandline.testing import Reply, ScriptedModelServer, ToolCall
+from strandline.testing import Reply, ScriptedModelServer, SimulatedClock, ToolCall
 from strandline.testing.gemini_wire import invalid_key
 
 CALLS = [ToolCall("read", {"path": "a.txt"}, "call_1"), ToolCall("now", {}, "")]
 
 
 @contextmanager
-def connected(server: ScriptedModelServer) -> Iterator[Any]:
+def clients(server: ScriptedModelServer) -> Iterator[Any]:
     options = types.HttpOptions(
         base_url=server.root_url,
         api_version="v1beta",
@@ -28,6 +28,12 @@ def connected(server: ScriptedModelServer) -> Iterator[Any]:
         retry_options=types.HttpRetryOptions(attempts=1),
     )
     with genai.Client(api_key="key", http_options=options) as client:
+        yield client
+
+
+@contextmanager
+def connected(server: ScriptedModelServer) -> Iterator[Any]:
+    with clients(server) as client:
         yield client.models
 
 
@@ -179,3 +185,75 @@ def test_only_server_sent_events_are_streamed(query: str) -> None:
     with ScriptedModelServer() as server:
         url = f"{server.root_url}/v1beta/models/g:streamGenerateContent{query}"
         assert httpx2.post(url, json={"contents": []}, trust_env=False).status_code == 404
+
+
+# -- cached contents ----------------------------------------------------------------------------
+
+
+def config(words: str = "x" * 8000, **more: Any) -> dict[str, Any]:
+    tool = {"function_declarations": [{"name": "read"}]}
+    return {"system_instruction": words, "tools": [tool], **more}
+
+
+def test_a_content_is_kept_and_read_under_its_name() -> None:
+    with ScriptedModelServer() as server, clients(server) as client:
+        kept = client.caches.create(model="gemini-x", config=config(ttl="60s"))
+        assert kept.name.startswith("cachedContents/")
+        assert kept.model == "models/gemini-x"
+        assert (kept.expire_time - kept.create_time).total_seconds() == 60
+        asked = {"model": "gemini-x", "contents": "hi", "config": {"cached_content": kept.name}}
+        used = [client.models.generate_content(**asked).usage_metadata for _ in range(2)]
+    assert used[0].cached_content_token_count == kept.usage_metadata.total_token_count
+    assert used[0].prompt_token_count > used[0].cached_content_token_count > 2000
+    assert [request.body["model"] for request in server.to_cache] == ["models/gemini-x"]
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"model": "models/g"}, "Cached content is too small. total_token_count=0, min_total_"),
+        ({"systemInstruction": {"parts": [{"text": "x"}]}}, "model is not specified"),
+    ],
+)
+def test_a_content_that_is_too_small_is_not_kept(body: dict[str, Any], words: str) -> None:
+    with ScriptedModelServer() as server:
+        url = f"{server.root_url}/v1beta/cachedContents"
+        response = httpx2.post(url, json=body, trust_env=False)
+    error = response.json()["error"]
+    assert (response.status_code, error["status"]) == (400, "INVALID_ARGUMENT")
+    assert words in error["message"]
+    assert server.refused == [error["message"]]
+
+
+@pytest.mark.parametrize("gone", ["unknown", "forgotten", "expired"])
+def test_a_name_that_is_not_known_is_refused(gone: str) -> None:
+    clock = SimulatedClock()
+    with ScriptedModelServer(now_ms=clock.now_ms) as server, clients(server) as client:
+        name = client.caches.create(model="g", config=config(ttl="60s")).name
+        if gone == "forgotten":
+            server.forget()
+        if gone == "expired":
+            clock.advance(60_000)
+        named = "cachedContents/other" if gone == "unknown" else name
+        with pytest.raises(errors.ClientError) as caught:
+            client.models.generate_content(
+                model="g", contents="hi", config={"cached_content": named}
+            )
+    assert (caught.value.code, caught.value.status) == (403, "PERMISSION_DENIED")
+    assert "CachedContent not found" in str(caught.value.message)
+
+
+def test_what_is_kept_is_not_sent_beside_its_name_nor_to_another_model() -> None:
+    with ScriptedModelServer() as server, clients(server) as client:
+        name = client.caches.create(model="g", config=config()).name
+        for model, more, words in (
+            ("g", {"system_instruction": "x"}, "setting system_instruction, tools or tool_config"),
+            ("other", {}, "has to be the same"),
+        ):
+            with pytest.raises(errors.ClientError) as caught:
+                client.models.generate_content(
+                    model=model, contents="hi", config={"cached_content": name, **more}
+                )
+            assert caught.value.code == 400
+            assert words in str(caught.value.message)

@@ -8,8 +8,14 @@ import httpx2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.testing import ScriptedModelServer
-from strandline.testing.prompt_cache import LOOKBACK_BLOCKS, Block, CacheRule, MarkedCache
+from strandline.testing import ScriptedModelServer, SimulatedClock
+from strandline.testing.prompt_cache import (
+    LOOKBACK_BLOCKS,
+    Block,
+    CacheRule,
+    MarkedCache,
+    PromptCache,
+)
 
 Json = dict[str, Any]
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -113,6 +119,59 @@ def test_a_mark_looks_back_only_so_far() -> None:
 
     assert cached(LOOKBACK_BLOCKS - 1) == len("old")
     assert cached(LOOKBACK_BLOCKS) == 0
+
+
+MINUTE_MS = 60_000
+
+
+def test_what_was_written_dies_unless_it_is_read_in_time() -> None:
+    clock = SimulatedClock()
+    system = [text(LONG, **MARK)]
+    with ScriptedModelServer(now_ms=clock.now_ms) as server:
+        assert ask(server, user(text("hi")), system=system)[1] == 0
+        for _ in range(3):
+            clock.advance(4 * MINUTE_MS)
+            assert ask(server, user(text("hi")), system=system)[1] > 0, "reading keeps it alive"
+        clock.advance(5 * MINUTE_MS)
+        assert ask(server, user(text("hi")), system=system)[1] == 0
+
+
+def test_an_hour_is_twelve_times_as_long_and_reading_does_not_shorten_it() -> None:
+    clock = SimulatedClock()
+    cache = MarkedCache(CacheRule(minimum=1, marked=True), clock.now_ms)
+    prompt = [Block("old", "1h"), Block("new", "5m")]
+    assert cache.use("m", prompt, len) == (0, len("old\nnew"), len("old"))
+    clock.advance(6 * MINUTE_MS)
+    assert cache.use("m", prompt, len).read == len("old")
+    clock.advance(59 * MINUTE_MS)
+    short = [Block("old", "5m"), Block("new", "5m")]
+    assert cache.use("m", short, len).read == len("old")
+    clock.advance(59 * MINUTE_MS)
+    assert cache.use("m", short, len).read == len("old"), "it was written for an hour"
+    clock.advance(60 * MINUTE_MS)
+    assert cache.use("m", short, len).read == 0
+
+
+def test_a_cache_without_marks_forgets_too_and_keeps_for_a_day_where_asked() -> None:
+    clock = SimulatedClock()
+    cache = PromptCache(CacheRule(minimum=1), clock.now_ms)
+    cache.use("m", [Block("abc")], len)
+    clock.advance(5 * MINUTE_MS - 1)
+    assert cache.use("m", [Block("abd", "24h")], len).read == 2
+    clock.advance(23 * 60 * MINUTE_MS)
+    assert cache.use("m", [Block("abc")], len).read == 2
+    assert cache.use("m", [Block("abc")], len).read == 3
+    clock.advance(60 * MINUTE_MS)
+    assert cache.use("m", [Block("abd")], len).read == 0
+
+
+def test_a_server_can_be_made_to_forget() -> None:
+    with ScriptedModelServer() as server:
+        system = [text(LONG, **MARK)]
+        ask(server, user(text("hi")), system=system)
+        assert ask(server, user(text("hi")), system=system)[1] > 0
+        server.forget()
+        assert ask(server, user(text("hi")), system=system)[1] == 0
 
 
 MARKS = st.sampled_from(["", "", "5m", "1h"])

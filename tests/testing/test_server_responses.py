@@ -10,7 +10,7 @@ import httpx2
 import openai
 import pytest
 
-from strandline.testing import Reply, ScriptedModelServer, ToolCall
+from strandline.testing import Reply, ScriptedModelServer, SimulatedClock, ToolCall
 
 CALLS = [ToolCall("read", {"path": "a.txt"}, "call_1"), ToolCall("broken", '{"pa', "call_2")]
 TOOLS = [{"type": "function", "name": "read", "parameters": {"type": "object"}}]
@@ -188,3 +188,61 @@ def test_a_prefix_is_cached_in_steps_of_128() -> None:
     with ScriptedModelServer() as server, connected(server) as client:
         used = [client.responses.create(**asking("x" * 8000)).usage for _ in range(2)]
     assert [u.input_tokens_details.cached_tokens for u in used] == [0, 1920]
+
+
+def test_a_day_of_retention_is_taken_and_kept_for() -> None:
+    clock = SimulatedClock()
+    more: dict[str, Any] = {"prompt_cache_key": "s1", "prompt_cache_retention": "24h"}
+    with ScriptedModelServer(now_ms=clock.now_ms) as server, connected(server) as client:
+        used = []
+        for hours in (0, 20, 25):
+            clock.advance(hours * 3_600_000)
+            used.append(client.responses.create(**asking("x" * 8000, **more)).usage)
+    assert [u.input_tokens_details.cached_tokens for u in used] == [0, 1920, 0]
+    assert server.requests[0].body["prompt_cache_key"] == "s1"
+
+
+def test_a_thread_is_gone_on_with_by_the_id_of_its_last_answer() -> None:
+    script = [Reply("I look.", thinking="Hm.", tool_calls=CALLS[:1]), Reply("Done."), Reply("Bye.")]
+    with ScriptedModelServer(script) as server, connected(server) as client:
+        first = client.responses.create(**asking("x" * 800, tools=TOOLS))
+        result = {"type": "function_call_output", "call_id": "call_1", "output": "text"}
+        second = client.responses.create(
+            model="gpt", input=[result], previous_response_id=first.id, tools=TOOLS
+        )
+        again = client.responses.create(**asking("bye"), previous_response_id=second.id)
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(**asking("no result"), previous_response_id=first.id)
+    assert "No tool output found for function call call_1." in str(caught.value)
+    assert second.previous_response_id == first.id
+    assert again.output_text == "Bye."
+    assert first.usage.input_tokens < second.usage.input_tokens
+    assert second.usage.input_tokens > 200, "the earlier turns are read again"
+
+
+@pytest.mark.parametrize("lost", ["not-stored", "forgotten", "failed"])
+def test_what_was_not_kept_cannot_be_gone_on_with(lost: str) -> None:
+    script = [Reply("x", finish_reason="failed" if lost == "failed" else None)]
+    with ScriptedModelServer(script) as server, connected(server) as client:
+        first = client.responses.create(**asking(store=lost != "not-stored"))
+        if lost == "forgotten":
+            server.forget()
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(**asking(), previous_response_id=first.id)
+    assert caught.value.code == "previous_response_not_found"
+    assert server.refused == [f"Previous response with id '{first.id}' not found."]
+
+
+def test_a_thread_that_outgrows_the_window_loses_its_beginning_where_it_may() -> None:
+    with ScriptedModelServer(context_window=300) as server, connected(server) as client:
+        first = client.responses.create(**asking("x" * 800))
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(**asking("y" * 800), previous_response_id=first.id)
+        assert caught.value.code == "context_length_exceeded"
+        cut = client.responses.create(
+            **asking("y" * 800), previous_response_id=first.id, truncation="auto"
+        )
+        with pytest.raises(openai.BadRequestError):
+            client.responses.create(**asking("z" * 8000, truncation="auto"))
+    assert cut.truncation == "auto"
+    assert 200 < cut.usage.input_tokens <= 300

@@ -75,6 +75,8 @@ CHAT: list[tuple[Json, str]] = [
         chat({"role": "user", "content": [{"type": "text", "text": ""}]}),
         "Invalid 'messages[1].content[0].text': empty string",
     ),
+    ({**chat(), "prompt_cache_key": "k" * 65}, "Invalid 'prompt_cache_key': string too long."),
+    ({**chat(), "prompt_cache_retention": "1h"}, "Supported values are: 'in_memory' and '24h'."),
 ]
 
 # -- anthropic ----------------------------------------------------------------------------------
@@ -114,6 +116,7 @@ def thinks(model: str, kind: str | None, effort: str | None = None) -> Json:
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 ANTHROPIC: list[tuple[Json, str]] = [
     ({**claude(), "max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
     ({"model": "m", "messages": [USER]}, "max_tokens: Field required"),
@@ -181,6 +184,22 @@ ANTHROPIC: list[tuple[Json, str]] = [
         "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
     (
+        claude(tools=[{"name": "a", **MARK}], system=[text("x", **MARK)] * 4),
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    (
+        claude({"role": "user", "content": [text("", **MARK)]}),
+        "messages.1.content.0.text: cache_control cannot be set for empty text blocks",
+    ),
+    (
+        claude({"role": "user", "content": [text("x", **HOUR)]}, system=[text("x", **MARK)]),
+        "messages.1.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come",
+    ),
+    (
+        claude(system=[text("x", cache_control={"type": "ephemeral", "ttl": "2h"})]),
+        "system.0.cache_control.ephemeral.ttl: Input should be '5m' or '1h'",
+    ),
+    (
         claude(thinking={"type": "enabled", "budget_tokens": 1000}),
         "budget_tokens: Input should be greater than or equal to 1024",
     ),
@@ -239,6 +258,8 @@ def output(id_: str, content: Any = "text") -> Json:
 
 REASONING: Json = {"type": "reasoning", "id": "rs_1", "summary": []}
 RESPONSES: list[tuple[Json, str]] = [
+    (items(prompt_cache_key="k" * 65), "Invalid 'prompt_cache_key': string too long."),
+    (items(prompt_cache_retention="1h"), "Supported values are: 'in_memory' and '24h'."),
     (items(call("a")), "No tool output found for function call a."),
     (items(output("a")), "No tool call found for function call output with call_id a."),
     (items(output("a"), call("a")), "No tool call found for function call output"),
@@ -420,6 +441,20 @@ def test_thinking_goes_back_to_anthropic_as_it_came_or_not_at_all() -> None:
         done = {"role": "assistant", "content": "done"}
         later = claude(without, result("a"), done, USER, thinking=thinking)
         assert post(server, "anthropic", later).status_code == 200, "only in the loop of tools"
+
+
+def test_thinking_takes_no_cache_mark_and_longer_lives_come_before_shorter_ones() -> None:
+    with ScriptedModelServer(signatures=["x"]) as server:
+        for kind in ("thinking", "redacted_thinking"):
+            block = {"type": kind, "thinking": "Hm.", "signature": "x", "data": "x", **MARK}
+            answer = {"role": "assistant", "content": [block, text("So.")]}
+            refusal = said(post(server, "anthropic", claude(answer, USER)))
+            assert refusal == (
+                f"messages.1.content.0.{kind}.cache_control: Extra inputs are not permitted"
+            )
+        words = {"role": "user", "content": [text("x", **MARK)]}
+        body = claude(words, tools=[{"name": "a", **HOUR}], system=[text("x", **HOUR)])
+        assert post(server, "anthropic", body).status_code == 200
 
 
 def test_a_signature_of_one_provider_is_none_of_another() -> None:

@@ -15,7 +15,7 @@ from strandline.models.anthropic_answer import Answer
 from strandline.models.anthropic_wire import request_body
 from strandline.models.failures import Failures
 from strandline.models.http import HttpModel, HttpOptions
-from strandline.runtime.model import ModelInfo, ModelRequest
+from strandline.runtime.model import ModelRequest
 
 API = "anthropic-messages"
 """The name of this format in transcripts and in the catalog."""
@@ -56,9 +56,9 @@ class AnthropicDialect:
         """See `strandline.models.anthropic_wire`."""
         return request_body(request)
 
-    def answer(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> Answer:
+    def answer(self, request: ModelRequest, timestamp_ms: int, failures: Failures) -> Answer:
         """See `strandline.models.anthropic_answer`."""
-        return Answer(model, timestamp_ms, failures)
+        return Answer(request.model, timestamp_ms, failures)
 
 
 class AnthropicModel(HttpModel):

@@ -33,6 +33,7 @@ _COUNTS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+_LIFETIMES = "cache_creation"  # what was written to the cache, by how long it is to stay
 # Kinds of deltas: the kind of block that they belong to, and where their text is.
 _DELTAS = {
     "text_delta": ("text", "text"),
@@ -53,7 +54,7 @@ class Answer:
         self._failures = failures
         self._by_index: dict[int, DraftBlock] = {}
         self._whole_inputs: list[tuple[DraftBlock, JsonObject]] = []
-        self._usage: dict[str, int] = {}
+        self._usage: JsonObject = {}
         self._stop = ""
         self._refused_for = ""
         self._ended = False
@@ -161,6 +162,8 @@ class Answer:
         usage = object_in(holder.get("usage"))
         for key in _COUNTS:
             self._usage[key] = token_count(usage, key) or self._usage.get(key, 0)
+        if lifetimes := object_in(usage.get(_LIFETIMES)):
+            self._usage[_LIFETIMES] = lifetimes
 
     def _end(self, said: JsonObject) -> None:
         self._stop = string_in(said.get("stop_reason")) or self._stop
@@ -201,8 +204,14 @@ def normalised_usage(raw: JsonObject, prices: Prices) -> Usage:
     written to it.
     """
     fresh, output, cache_read, cache_write = (token_count(raw, key) for key in _COUNTS)
+    for_an_hour = token_count(object_in(raw.get(_LIFETIMES)), "ephemeral_1h_input_tokens")
     return usage_of(
-        prices, fresh=fresh, output=output, cache_read=cache_read, cache_write=cache_write
+        prices,
+        fresh=fresh,
+        output=output,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        cache_write_1h=min(for_an_hour, cache_write),
     )
 
 

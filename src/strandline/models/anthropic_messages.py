@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from strandline.context.pairing import NO_RESULT
 from strandline.models.anthropic_thinking import is_adaptive
@@ -40,11 +40,24 @@ _IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
-def wire_messages(messages: Sequence[Message], model: ModelInfo) -> tuple[list[JsonObject], bool]:
-    """The messages, at least one, and whether the model may be asked to think about them.
+class Written(NamedTuple):
+    """A conversation as it is sent.
 
-    One that wants a budget may not in the middle of a tool loop that did not begin with
-    thinking: Anthropic takes a loop for one answer, and wants thinking at its beginning.
+    `may_think`: whether the model may be asked to think about it. `ends` has, for each message
+    that was given, the last block up to its end that may carry a cache mark; None where there
+    is none yet.
+    """
+
+    messages: list[JsonObject]
+    may_think: bool
+    ends: list[JsonObject | None]
+
+
+def wire_messages(messages: Sequence[Message], model: ModelInfo) -> Written:
+    """The messages, at least one.
+
+    A model that wants a budget may not think in the middle of a tool loop that did not begin
+    with thinking: Anthropic takes a loop for one answer, and wants thinking at its beginning.
     Adaptive models want that no more, but refuse to go on with an answer of theirs: a
     conversation that ends with one gets words of the user after it.
     """
@@ -53,10 +66,10 @@ def wire_messages(messages: Sequence[Message], model: ModelInfo) -> tuple[list[J
         writer.add(message)
     writer.end()
     if not is_adaptive(model.id):
-        return writer.messages, _settle_thinking(writer.messages)
+        return Written(writer.messages, _settle_thinking(writer.messages), writer.ends)
     if writer.messages[-1]["role"] == "assistant":
         writer.messages.append({"role": "user", "content": [text_block(GO_ON)]})
-    return writer.messages, True
+    return Written(writer.messages, True, writer.ends)
 
 
 def text_block(text: str) -> JsonObject:
@@ -74,12 +87,23 @@ class _Writer:
 
     def __init__(self, model: ModelInfo) -> None:
         self.messages: list[JsonObject] = []
+        self.ends: list[JsonObject | None] = []
+        self._markable: JsonObject | None = None  # the last block that is no thinking
         self._model = model
         self._ids = ToolCallIds(ANTHROPIC_IDS)
         self._times: Counter[str] = Counter()
         self._open: dict[str, str] = {}  # calls without a result: id in the transcript, id sent
 
     def add(self, message: Message) -> None:
+        self._add(message)
+        self.ends.append(self._markable)
+
+    def end(self) -> None:
+        self._close_calls()
+        if not self.messages:
+            self._append("user", [text_block(CONVERSATION_BEGINS)])
+
+    def _add(self, message: Message) -> None:
         role = message.get("role")
         if role == "toolResult":
             self._add_result(message)
@@ -91,11 +115,6 @@ class _Writer:
             spoken = [*_spoken(message, self._model)]
             self._append("user", spoken or [text_block(NO_USER_TEXT)])
 
-    def end(self) -> None:
-        self._close_calls()
-        if not self.messages:
-            self._append("user", [text_block(CONVERSATION_BEGINS)])
-
     def _append(self, role: Literal["user", "assistant"], blocks: list[JsonObject]) -> None:
         if not blocks:
             return
@@ -105,6 +124,7 @@ class _Writer:
             self.messages[-1]["content"] += blocks
         else:
             self.messages.append({"role": role, "content": blocks})
+        self._markable = next((b for b in reversed(blocks) if not is_thinking(b)), self._markable)
 
     def _add_result(self, message: Message) -> None:
         """A result of a call that has none yet; others are not sent."""

@@ -1,7 +1,7 @@
 """A `ModelRequest` as the body of an Anthropic Messages request (source: spec 4, Models).
 
 Pure, and deterministic: the same request gives the same bytes, and a conversation that only
-grew gives messages that begin with the same bytes, which Anthropic caches. What it refuses
+grew gives messages that begin with the same bytes, cache marks aside. What Anthropic refuses
 never leaves, whatever the messages hold: empty texts, two messages of one role in a row, ids
 and names that it cannot read, calls without results, thinking that it did not sign.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strandline.models.anthropic_marks import mark
 from strandline.models.anthropic_messages import is_thinking, text_block, wire_messages
 from strandline.models.anthropic_thinking import adaptive_thinking, is_adaptive
 from strandline.models.content import body_bytes, ordered_tools
@@ -33,17 +34,19 @@ _ANSWER_ROOM = 4096
 
 def request_body(request: ModelRequest) -> bytes:
     """The body of a streaming request."""
-    messages, turn_may_think = wire_messages(request.messages, request.model)
+    messages, may_think, ends = wire_messages(request.messages, request.model)
     if is_adaptive(request.model.id):
         asked = _adaptive(request)
     else:
-        messages, asked = _with_budget(request, messages, turn_may_think=turn_may_think)
+        messages, asked = _with_budget(request, messages, turn_may_think=may_think)
     body: JsonObject = {"model": request.model.id, "stream": True, **asked}
     if request.system_prompt.strip():
         body["system"] = [text_block(request.system_prompt)]
     if request.tools:
         body["tools"] = _tools(request.tools)
     body["messages"] = messages
+    if request.cache is not None:
+        mark(body, request.cache, ends)
     return body_bytes(body)
 
 

@@ -4,8 +4,7 @@ A small table of what the providers said in November 2026. Models come and go fa
 the configuration overrides any of its numbers and adds models that it does not know.
 Windows are what a prompt may take, where the provider separates that from the answer, and
 limits what one answer may; both are in tokens. Prices are US dollars for a million tokens,
-those of shorter prompts where a provider asks more for longer ones; writing to a cache is
-priced for its shortest life. Source: spec 4, Models.
+those of shorter prompts where a provider asks more for longer ones. Source: spec 4, Models.
 """
 
 from __future__ import annotations
@@ -55,12 +54,14 @@ def _gpt_1m(name: str, prices: _Three | _Four) -> ModelInfo:
 
 
 def _claude(name: str, prices: _Three, window: int = 1_000_000, output: int = 128_000) -> ModelInfo:
-    """`prices`: input, output, cached input. Writing to the cache costs 1.25 times the input.
+    """`prices`: input, output, cached input. Writing to the cache costs 1.25 times the input,
+    and twice the input where it is to stay for an hour.
 
     Only Haiku 5.5 asks more for longer prompts: five times as much above 100,000.
     """
     per_input, per_output, cached = prices
-    priced = Prices(per_input, per_output, cached, round(per_input * 1.25, 6))
+    written, for_an_hour = round(per_input * 1.25, 6), round(per_input * 2, 6)
+    priced = Prices(per_input, per_output, cached, written, for_an_hour)
     return ModelInfo(
         "anthropic", name, "anthropic-messages", window, output, priced, reasoning=True
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.errors import ModelError, ModelErrorKind
+from strandline.errors import ModelError, ModelErrorKind, ThreadLost
 from strandline.models.overflow import Overflow, find_overflow
 from strandline.runtime.model import ModelInfo
 from strandline.transcript.messages import JsonObject
@@ -40,6 +40,10 @@ _STATUS_REMEDIES: dict[int, str] = {
     404: "check the model's name and the base URL of this provider",
 }
 _BAD_KEY_CODE = "api_key_invalid"  # Google's, with the status 400
+_THREAD_CODE = "previous_response_not_found"
+_THREAD_LOST = re.compile(
+    r"(?i)previous[ _]response\b.{0,120}\b(?:not found|cannot be used|does not exist|expired)"
+)
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 # Words in the code or type of an error that came without a status, inside a stream.
 _CODE_KINDS: tuple[tuple[str, ModelErrorKind], ...] = (
@@ -100,7 +104,10 @@ class Failures:
     def from_server(
         self, raw: object, status: int | None = None, retry_after_s: float | None = None
     ) -> ModelError:
-        """The error in `raw`, the parsed body or event; `status` is HTTP's, if it was one."""
+        """The error in `raw`, the parsed body or event; `status` is HTTP's, if it was one.
+
+        `ThreadLost` where the server does not know the response after which to go on.
+        """
         said = read_error(raw, status)
         detail = self._clean(said.message)
         what = "refused the request" if said.status is None else f"answered HTTP {said.status}"
@@ -115,6 +122,8 @@ class Failures:
             return self._error(what, "overflow", counts=counts)
         if not _QUOTA_CODES.isdisjoint(said.codes):
             return self._error(what, "refused", _STATUS_REMEDIES[402])
+        if _THREAD_CODE in said.codes or _THREAD_LOST.search(said.message):
+            return self._error(what, "refused", "begin the thread anew", error=ThreadLost)
         kind = _kind_of(said)
         remedy = _STATUS_REMEDIES.get(said.status or 0, "")
         wait_s = said.retry_after_s if retry_after_s is None else retry_after_s
@@ -128,8 +137,9 @@ class Failures:
         *,
         counts: Overflow = _NO_COUNTS,
         retry_after_s: float | None = None,
+        error: type[ModelError] = ModelError,
     ) -> ModelError:
-        return ModelError(
+        return error(
             f"{self._ref} {what}",
             kind=kind,
             remedy=remedy or _REMEDIES[kind],

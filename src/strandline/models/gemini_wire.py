@@ -65,17 +65,32 @@ _Call = tuple[object, JsonObject]
 """A call's id in the transcript, and what names it to the API."""
 
 
-def request_body(request: ModelRequest) -> bytes:
-    """The body. What grows stands last."""
-    body: JsonObject = {}
-    if request.system_prompt.strip():
-        body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
-    if request.tools:
-        declared = [_declaration(tool) for tool in ordered_tools(request.tools)]
-        body["tools"] = [{"functionDeclarations": declared}]
+def request_body(request: ModelRequest, cached_content: str = "") -> bytes:
+    """The body. What grows stands last.
+
+    `cached_content`: the name under which the server has `stable_beginning` of this request.
+    """
+    kept: JsonObject = {"cachedContent": cached_content}
+    body = kept if cached_content else stable_beginning(request)
     body["generationConfig"] = _generation(request)
     body["contents"] = gemini_contents(request)
     return body_bytes(body)
+
+
+def stable_beginning(request: ModelRequest) -> JsonObject:
+    """What all requests of a session begin with: system prompt and tools."""
+    beginning: JsonObject = {}
+    if request.system_prompt.strip():
+        beginning["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
+    if request.tools:
+        declared = [_declaration(tool) for tool in ordered_tools(request.tools)]
+        beginning["tools"] = [{"functionDeclarations": declared}]
+    return beginning
+
+
+def is_second_generation(model_id: str) -> bool:
+    """Whether it is a Gemini 2, or older: those think, and cache, by other rules."""
+    return bool(_SECOND_GENERATION.search(model_id))
 
 
 def gemini_contents(request: ModelRequest) -> list[JsonObject]:
@@ -216,7 +231,7 @@ def _thinking(request: ModelRequest) -> JsonObject:
     """How hard to think: a budget for Gemini 2.5, a level for what came after it."""
     shown: JsonObject = {} if request.thinking == "off" else {"includeThoughts": True}
     name = request.model.id
-    if not _SECOND_GENERATION.search(name):
+    if not is_second_generation(name):
         taken = next(levels for pattern, levels in _LEVELS if pattern.search(name))
         return {**shown, "thinkingLevel": nearest(request.thinking, taken).upper()}
     if request.thinking == "off":
@@ -228,4 +243,4 @@ def _thinking(request: ModelRequest) -> JsonObject:
 
 def _wants_signatures(model: ModelInfo) -> bool:
     """Gemini 3 refuses a step whose first call has no signature."""
-    return "gemini" in model.id and not _SECOND_GENERATION.search(model.id)
+    return "gemini" in model.id and not is_second_generation(model.id)

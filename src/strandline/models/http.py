@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
 import logging
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Protocol, Required, TypedDict
 
 from strandline.clock import Clock
-from strandline.errors import ConfigError, ModelError
+from strandline.errors import ModelError
 from strandline.models.address import Address
+from strandline.models.draft import event_object
 from strandline.models.failures import Failures
+from strandline.models.http_headers import request_headers, retry_after_s
 from strandline.models.sse import CompletionBody
 from strandline.runtime.model import Failed, ModelEvent, ModelInfo, ModelRequest
+from strandline.transcript.messages import JsonObject
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 120.0
 MAX_ERROR_BYTES = 64 * 1024
-"""How much of an error's body is read."""
+"""How much is read of the body of an error, and of any other that is no stream."""
 
 _DRAIN_S = 0.2
 _USAGE_S = 5.0
@@ -71,7 +72,7 @@ class Dialect(Protocol):
         """The body of a streaming request."""
         ...
 
-    def answer(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> Answer:
+    def answer(self, request: ModelRequest, timestamp_ms: int, failures: Failures) -> Answer:
         """A new reader of an answer; `timestamp_ms` becomes the message's."""
         ...
 
@@ -110,19 +111,26 @@ class HttpModel:
         address, api_key, headers = Address.of(base_url), api_key.strip(), headers or {}
         self._dialect = dialect
         self._address = address
-        self._headers = _headers({**dialect.headers(api_key), **address.login}, headers)
+        self._headers = request_headers({**dialect.headers(api_key), **address.login}, headers)
         self._secrets = (api_key, *address.secrets, *headers.values())
         self._clock = clock
         self._connect_timeout_s = connect_timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._connected: httpx2.AsyncClient | None = None
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The events of one call (`strandline.runtime.model.Model`)."""
+        return self._stream(request, self._dialect)
+
+    async def _stream(
+        self, request: ModelRequest, dialect: Dialect
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """The events of a call that is made in `dialect`."""
         failures = Failures(request.model, self._secrets)
-        answer = self._dialect.answer(request.model, self._clock.now_ms(), failures)
+        answer = dialect.answer(request, self._clock.now_ms(), failures)
         try:
-            async with contextlib.aclosing(self._ask(request, answer, failures)) as events:
+            asked = self._ask(request, dialect, answer, failures)
+            async with contextlib.aclosing(asked) as events:
                 async for event in events:
                     yield event
         except ModelError as error:
@@ -135,23 +143,21 @@ class HttpModel:
             await client.aclose()
 
     async def _ask(
-        self, request: ModelRequest, answer: Answer, failures: Failures
+        self, request: ModelRequest, dialect: Dialect, answer: Answer, failures: Failures
     ) -> AsyncGenerator[ModelEvent, None]:
         import httpx2  # noqa: PLC0415 - 0.1 s, for those who call a model
 
         body = CompletionBody(failures)
         # A long conversation takes a while to write down.
-        content = await asyncio.to_thread(self._dialect.body, request)
-        url = self._address.url(self._dialect.path(request))
-        call = self._client(failures).stream("POST", url, content=content, headers=self._headers)
+        content = await asyncio.to_thread(dialect.body, request)
         try:
-            async with call as response:
-                if not response.is_success:
-                    raise await self._refusal(response, failures)
-                async with contextlib.aclosing(_texts(response, body, answer)) as texts:
-                    async for text in texts:
-                        for event in answer.feed_text(text):
-                            yield event
+            async with (
+                self._post(dialect.path(request), content, failures) as response,
+                contextlib.aclosing(_texts(response, body, answer)) as texts,
+            ):
+                async for text in texts:
+                    for event in answer.feed_text(text):
+                        yield event
             if not body.done and not answer.complete:
                 raise self._too_soon(body, failures)
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
@@ -160,6 +166,34 @@ class HttpModel:
                 raise self._broken(error, failures) from None
         for event in answer.finish():
             yield event
+
+    @contextlib.asynccontextmanager
+    async def _post(
+        self, path: str, content: bytes, failures: Failures
+    ) -> AsyncGenerator[httpx2.Response, None]:
+        """The response to a POST, its body yet to come. Raises `ModelError` for a refusal."""
+        call = self._client(failures).stream(
+            "POST", self._address.url(path), content=content, headers=self._headers
+        )
+        async with call as response:
+            if not response.is_success:
+                raise await self._refusal(response, failures)
+            yield response
+
+    async def _told(self, path: str, content: bytes, model: ModelInfo) -> JsonObject:
+        """The object that the server answers to a POST beside those that ask a model.
+
+        Raises `ModelError` for whatever goes wrong.
+        """
+        import httpx2  # noqa: PLC0415 - see _ask
+
+        failures = Failures(model, self._secrets)
+        try:
+            async with self._post(path, content, failures) as response:
+                text = await _beginning(response)
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
+            raise self._broken(error, failures) from None
+        return event_object(text, failures)
 
     def _client(self, failures: Failures) -> httpx2.AsyncClient:
         import httpx2  # noqa: PLC0415 - see _ask
@@ -182,16 +216,10 @@ class HttpModel:
 
     async def _refusal(self, response: httpx2.Response, failures: Failures) -> ModelError:
         """The error in a response that is no answer."""
-        body = bytearray()
-        async with contextlib.aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > MAX_ERROR_BYTES:
-                    break
-        text = body[:MAX_ERROR_BYTES].decode("utf-8", "replace").strip()
+        text = await _beginning(response)
         kind = response.headers.get("content-type", "")
         said = "" if text.startswith("<") or "html" in kind else text
-        wait_s = _retry_after_s(response.headers, self._clock.now_ms())
+        wait_s = retry_after_s(response.headers, self._clock.now_ms())
         return failures.from_server(said, response.status_code, wait_s)
 
     def _too_soon(self, body: CompletionBody, failures: Failures) -> ModelError:
@@ -254,6 +282,17 @@ async def _texts(
         yield text
 
 
+async def _beginning(response: httpx2.Response) -> str:
+    """As much of a body as is read where no stream is expected."""
+    body = bytearray()
+    async with contextlib.aclosing(response.aiter_bytes()) as pieces:
+        async for piece in pieces:
+            body += piece
+            if len(body) > MAX_ERROR_BYTES:
+                break
+    return body[:MAX_ERROR_BYTES].decode("utf-8", "replace").strip()
+
+
 async def _next(pieces: AsyncIterator[bytes], within_s: float | None) -> bytes | None:
     """The next piece, None at the end. A proxy may keep open what the server has ended: after
     a complete answer the end is not waited for.
@@ -273,35 +312,3 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in pieces:
                 pass
-
-
-def _headers(own: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """The headers of every request."""
-    headers = {
-        "accept": "text/event-stream, application/json",
-        "accept-encoding": "identity",  # compression holds back the first words
-        "content-type": "application/json",
-        "user-agent": "strandline",
-        **own,
-    }
-    headers |= {name.lower(): value for name, value in extra.items()}
-    for name, value in headers.items():
-        if not (name.isascii() and value.isascii() and value.isprintable()):
-            raise ConfigError(
-                f"the header {name!a} of a model provider has characters that cannot be sent",
-                remedy="look for a line break or a typographic quote in the API key or header",
-            )
-    return headers
-
-
-def _retry_after_s(headers: Mapping[str, str], now_ms: int) -> float | None:
-    """How long the server asks to wait: in milliseconds, in seconds or until a date."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        with contextlib.suppress(KeyError, ValueError):
-            wait_s = float(headers[name]) * scale
-            if math.isfinite(wait_s):
-                return max(wait_s, 0.0)
-    with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
-        until = email.utils.parsedate_to_datetime(headers["retry-after"])
-        return max(until.timestamp() - now_ms / 1000, 0.0)
-    return None

@@ -18,7 +18,7 @@ from strandline.models.failures import Failures
 from strandline.models.http import HttpModel, HttpOptions
 from strandline.models.openai_chat_answer import Answer
 from strandline.models.openai_chat_wire import ServerTraits, request_body
-from strandline.runtime.model import ModelInfo, ModelRequest
+from strandline.runtime.model import ModelRequest
 
 API = "openai-completions"
 """The name of this format in transcripts and in the catalog."""
@@ -43,9 +43,9 @@ class ChatDialect:
         """See `strandline.models.openai_chat_wire`."""
         return request_body(request, self.traits)
 
-    def answer(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> Answer:
+    def answer(self, request: ModelRequest, timestamp_ms: int, failures: Failures) -> Answer:
         """See `strandline.models.openai_chat_answer`."""
-        return Answer(model, timestamp_ms, failures)
+        return Answer(request.model, timestamp_ms, failures)
 
 
 class OpenAIChatModel(HttpModel):

@@ -27,6 +27,7 @@ from strandline.models.content import (
     text_of,
 )
 from strandline.models.efforts import openai_effort
+from strandline.models.openai_caching import cache_fields, is_openai
 from strandline.models.surrogates import whole_text
 from strandline.models.tool_call_ids import MISTRAL_IDS, OPENAI_IDS, ToolCallIds
 from strandline.runtime.model import ModelInfo, ModelRequest
@@ -45,19 +46,21 @@ class ServerTraits:
     `max_tokens_field`: OpenAI's newer models refuse the old name, most others know only it.
     `stream_usage`: ask for usage in the stream; a few servers refuse the question.
     `tool_call_ids`: the ids that the server accepts.
+    `prompt_cache`: it takes OpenAI's keys about the prompt cache, which others may refuse.
     `extra_body`: more keys for the body, such as ``temperature``.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
     tool_call_ids: ToolCallIdStyle = "openai"
+    prompt_cache: bool = False
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_host(cls, host: str) -> ServerTraits:
         """What the server at `host` is known to want."""
-        if host == "api.openai.com" or host.endswith(".openai.azure.com"):
-            return cls(max_tokens_field="max_completion_tokens")
+        if is_openai(host):
+            return cls(max_tokens_field="max_completion_tokens", prompt_cache=True)
         if host == "api.mistral.ai":
             return cls(tool_call_ids="mistral")
         return cls()
@@ -75,6 +78,8 @@ def request_body(request: ModelRequest, traits: ServerTraits) -> bytes:
     effort = openai_effort(request.model.id, request.thinking) if request.model.reasoning else None
     if effort is not None:
         body["reasoning_effort"] = effort
+    if traits.prompt_cache:
+        body |= cache_fields(request)
     body |= sorted_keys(traits.extra_body)
     return body_bytes(body)
 

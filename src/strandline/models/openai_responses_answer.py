@@ -32,7 +32,7 @@ from strandline.models.openai_responses_stored import (
 )
 from strandline.models.surrogates import whole_text
 from strandline.models.usage import openai_usage, token_count
-from strandline.runtime.model import Failed, Finished, ModelEvent, ModelInfo, Prices
+from strandline.runtime.model import Failed, Finished, ModelEvent, ModelInfo, Prices, ThreadPoint
 from strandline.transcript.messages import JsonObject, StopReason, Usage
 
 _KINDS: dict[str, Kind] = {
@@ -75,10 +75,19 @@ class _Item:
 class Answer:
     """Feed it the texts of events in order, then `finish` it, or say why it `failed`.
 
-    `timestamp_ms` becomes the message's; `failures` names what the server did wrong.
+    `timestamp_ms` becomes the message's; `failures` names what the server did wrong. Where the
+    server keeps a `thread`, the message says at which answer of it the thread can go on.
     """
 
-    def __init__(self, model: ModelInfo, timestamp_ms: int, failures: Failures) -> None:
+    def __init__(
+        self,
+        model: ModelInfo,
+        timestamp_ms: int,
+        failures: Failures,
+        thread: ThreadPoint | None = None,
+    ) -> None:
+        self._thread = thread
+        self._response_id = ""
         self._draft = Draft(model, timestamp_ms, failures)
         self._failures = failures
         self._items: list[_Item] = []
@@ -123,11 +132,21 @@ class Answer:
         self._drop_ids_of_lost_thoughts()
         usual: StopReason = "toolUse" if any(c.name for c in self._draft.calls) else "stop"
         stop: StopReason = "length" if self._end == "incomplete" else usual
-        return [*events, Finished(self._draft.message(stop, self._normalised()))]
+        message = self._draft.message(stop, self._normalised())
+        return [*events, Finished({**message, **self._thread_keys()})]
 
     def failed(self, error: ModelError) -> Failed:
         """The end by `error`. What was said so far goes with it, without tool calls."""
         return self._draft.failed(error, self._normalised())
+
+    def _thread_keys(self) -> JsonObject:
+        """Where the thread stands now. An answer that was cut off is no such place: what it
+        had begun to call stands in the thread for ever, without a result.
+        """
+        if self._thread is None or not self._response_id or self._end != "completed":
+            return {}
+        point = {"epoch": self._thread.epoch, "fingerprint": self._thread.fingerprint}
+        return {"responseId": self._response_id, "thread": point}
 
     def _normalised(self) -> Usage:
         return normalised_usage(self._usage, self._draft.model.prices)
@@ -159,6 +178,7 @@ class Answer:
         return self._take(item, raw, done=done)
 
     def _add_response(self, response: JsonObject, end: str) -> list[ModelEvent]:
+        self._response_id = string_in(response.get("id"))
         self._usage = object_in(response.get("usage")) or self._usage
         self._reason = string_in(object_in(response.get("incomplete_details")).get("reason"))
         if response.get("error"):

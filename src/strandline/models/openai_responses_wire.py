@@ -2,11 +2,12 @@
 
 Pure, and deterministic: the same request gives the same bytes, and a conversation that only
 grew gives a body whose input begins with the same bytes, which providers cache. Nothing is
-stored at the provider: what a model thought goes back to it encrypted, beside what it led
-to, and to no other model.
+stored at the provider, unless it is to keep the thread: what a model thought goes back to it
+encrypted, beside what it led to, and to no other model.
 
 The system prompt goes as `instructions`: every server puts them first in the prompt, in the
 role that the model wants (system or developer), and the input stays a list that only grows.
+A thread does not keep them, so they go with every call.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from strandline.models.content import (
 )
 from strandline.models.draft import objects_in
 from strandline.models.efforts import openai_effort
+from strandline.models.openai_caching import cache_fields
 from strandline.models.openai_responses_stored import (
     CallIds,
     call_item_id,
@@ -33,15 +35,18 @@ from strandline.models.openai_responses_stored import (
     message_item,
     reasoning_item,
 )
-from strandline.runtime.model import ModelInfo, ModelRequest
+from strandline.runtime.model import ModelInfo, ModelRequest, ThreadPoint
 from strandline.transcript.messages import JsonObject, Message
 
 MIN_OUTPUT_TOKENS = 16
 """What the API wants at least."""
 
 
-def request_body(request: ModelRequest) -> bytes:
-    """The body of a streaming request."""
+def request_body(request: ModelRequest, *, prompt_cache: bool = False) -> bytes:
+    """The body of a streaming request.
+
+    `prompt_cache`: the server takes OpenAI's keys about the prompt cache.
+    """
     body: JsonObject = {"model": request.model.id}
     if request.system_prompt.strip():
         body["instructions"] = request.system_prompt
@@ -49,7 +54,9 @@ def request_body(request: ModelRequest) -> bytes:
     body["input"] = input_items(request) if request.messages else [_asked({}, request.model)]
     if request.tools and request.model.tools:
         body["tools"] = _tools(request.tools)
-    body |= {"stream": True, "store": False}
+    body |= {"stream": True, **_kept(request.thread)}
+    if prompt_cache:
+        body |= cache_fields(request)
     body["max_output_tokens"] = max(request.max_output_tokens, MIN_OUTPUT_TOKENS)
     if request.model.reasoning:
         # Models that do not reason refuse to be asked for it.
@@ -57,6 +64,16 @@ def request_body(request: ModelRequest) -> bytes:
         if reasoning := _reasoning(request):
             body["reasoning"] = reasoning
     return body_bytes(body)
+
+
+def _kept(thread: ThreadPoint | None) -> JsonObject:
+    """What the server is to keep. A thread that outgrows the window loses its beginning there,
+    where nobody else can shorten it.
+    """
+    if thread is None:
+        return {"store": False}
+    after = {} if thread.previous_id is None else {"previous_response_id": thread.previous_id}
+    return {"store": True, "truncation": "auto", **after}
 
 
 def _reasoning(request: ModelRequest) -> JsonObject:
@@ -70,7 +87,7 @@ def input_items(request: ModelRequest) -> list[JsonObject]:
     """The messages as items of the input."""
     ids = CallIds()
     sent: set[str] = set()
-    items: list[JsonObject] = []
+    items: list[JsonObject] = [*_bootstrap(request.thread)]
     for message in request.messages:
         match message.get("role"):
             case "assistant":
@@ -80,6 +97,12 @@ def input_items(request: ModelRequest) -> list[JsonObject]:
             case _:
                 items.append(_asked(message, request.model))
     return items
+
+
+def _bootstrap(thread: ThreadPoint | None) -> Iterator[JsonObject]:
+    """The context that a thread begins with, as the developer's; the thread keeps it."""
+    if thread is not None and thread.previous_id is None and thread.context:
+        yield {"role": "developer", "content": thread.context}
 
 
 class _Answered:

@@ -11,12 +11,23 @@ from strandline.transcript.messages import JsonObject, Usage
 
 
 def usage_of(
-    prices: Prices, *, fresh: int, output: int, cache_read: int = 0, cache_write: int = 0
+    prices: Prices,
+    *,
+    fresh: int,
+    output: int,
+    cache_read: int = 0,
+    cache_write: int = 0,
+    cache_write_1h: int = 0,
 ) -> Usage:
-    """Tokens that were read anew, written, read from the cache and written to it."""
+    """Tokens that were read anew, written, read from the cache and written to it.
+
+    `cache_write_1h` of those of `cache_write` are to stay for an hour, which has its price.
+    """
+    per_hour = prices.cache_write if prices.cache_write_1h is None else prices.cache_write_1h
     for_input, for_output = fresh * prices.input / 1e6, output * prices.output / 1e6
     for_reading = cache_read * prices.cache_read / 1e6
-    for_writing = cache_write * prices.cache_write / 1e6
+    for_writing = (cache_write - cache_write_1h) * prices.cache_write / 1e6
+    for_writing += cache_write_1h * per_hour / 1e6
     return {
         "input": fresh,
         "output": output,

@@ -20,6 +20,7 @@ ID_PATTERN = "^[a-zA-Z0-9_-]+$"
 MAX_MARKS = 4
 MIN_THINKING_TOKENS = 1024
 
+_THINKING = frozenset({"thinking", "redacted_thinking"})
 _ROLES = frozenset({"user", "assistant"})
 
 
@@ -150,6 +151,8 @@ def _of_a_text(placed: Placed, block: JsonObject) -> Iterator[str]:
     text = block.get("text")
     if block.get("type") != "text" or not isinstance(text, str):
         return
+    if not text and "cache_control" in block:
+        yield f"{placed.place}.text: cache_control cannot be set for empty text blocks"
     if not text:
         yield f"{where}: text content blocks must be non-empty"
     elif not text.strip():
@@ -166,15 +169,36 @@ def _of_a_thought(placed: Placed, issued: Issued) -> Iterator[str]:
         yield f"{placed.place}.thinking.signature: Field required"
     elif not issued.knows(placed.block["signature"]):
         yield f"{placed.place}: Invalid `signature` in `thinking` block"
-    if "cache_control" in placed.block:
-        yield f"{placed.place}.thinking.cache_control: Extra inputs are not permitted"
 
 
 def _of_the_marks(body: JsonObject, blocks: Sequence[Placed]) -> Iterator[str]:
-    marked = [*dicts(body, "tools"), *(placed.block for placed in blocks), body]
-    count = sum("cache_control" in each for each in marked)
-    if count > MAX_MARKS:
-        yield f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {count}."
+    placed = [*_placed("tools", body.get("tools")), *blocks, Placed("request", body)]
+    marked = [each for each in placed if "cache_control" in each.block]
+    if len(marked) > MAX_MARKS:
+        yield (
+            f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. "
+            f"Found {len(marked)}."
+        )
+    short = False
+    for each in marked:
+        control = each.block["cache_control"]
+        ttl = control.get("ttl", "5m") if isinstance(control, dict) else None
+        yield from _of_a_mark(each, ttl, after_short=short)
+        short = short or ttl == "5m"
+
+
+def _of_a_mark(placed: Placed, ttl: object, *, after_short: bool) -> Iterator[str]:
+    place = f"{placed.place}.cache_control"
+    if placed.kind in _THINKING:
+        yield f"{placed.place}.{placed.kind}.cache_control: Extra inputs are not permitted"
+    if ttl not in {"5m", "1h"}:
+        yield f"{place}.ephemeral.ttl: Input should be '5m' or '1h'"
+    if after_short and ttl == "1h":
+        yield (
+            f"{place}.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' "
+            "cache_control block. Note that blocks are processed in the following order: "
+            "`tools`, `system`, `messages`."
+        )
 
 
 def _of_the_calls(turn: Turn | None, following: Turn | None) -> Iterator[str]:
@@ -239,7 +263,7 @@ def _of_the_first_block(blocks: Sequence[Placed], issued: Issued) -> Iterator[st
     """Where thinking has a budget, and only where this server sent it: a history from elsewhere
     may have none.
     """
-    if blocks[0].kind in {"thinking", "redacted_thinking"}:
+    if blocks[0].kind in _THINKING:
         return
     calls = [placed.block for placed in blocks if placed.kind == "tool_use"]
     if any(issued.signed_call(call.get("name"), call.get("input")) for call in calls):

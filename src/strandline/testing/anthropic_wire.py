@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from strandline.testing import anthropic_rules, prompt_cache
+from strandline.testing import anthropic_rules, prompt_cache, wire
 from strandline.testing.issued import Issued
 from strandline.testing.overflow_words import OverflowStyle
 from strandline.testing.prompt_cache import Block
@@ -27,6 +27,9 @@ ASKED = "messages"
 NOT_JSON = "The request body is not valid JSON: no low surrogate in string"
 CACHE = prompt_cache.ANTHROPIC
 OVERFLOW: OverflowStyle = "anthropic"
+recalled = wire.as_sent
+keep = wire.keep_nothing
+shortened = wire.never_shortened
 
 _REASONS = {
     "stop": "end_turn",

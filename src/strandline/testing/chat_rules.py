@@ -9,7 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from strandline.testing.wire import Problem, dicts, openai_empty, openai_too_long
+from strandline.testing.wire import (
+    Problem,
+    dicts,
+    openai_cache_problems,
+    openai_empty,
+    openai_too_long,
+)
 from strandline.transcript.messages import JsonObject
 
 MAX_ID_CHARS = 40
@@ -25,6 +31,7 @@ def problems(body: JsonObject) -> Iterator[Problem]:
             code="empty_array",
             param="messages",
         )
+    yield from openai_cache_problems(body)
     for place, message in enumerate(messages):
         yield from _in_message(f"messages[{place}]", message)
     yield from _in_pairs(messages)

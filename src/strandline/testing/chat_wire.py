@@ -32,6 +32,9 @@ NOT_JSON = wire.OPENAI_NOT_JSON
 CACHE = prompt_cache.OPENAI
 OVERFLOW: OverflowStyle = "openai"
 headers = wire.openai_headers
+recalled = wire.as_sent
+keep = wire.keep_nothing
+shortened = wire.never_shortened
 
 
 def is_request(body: JsonObject) -> bool:
@@ -44,7 +47,7 @@ def prompt_blocks(body: JsonObject) -> list[Block]:
     a request that only adds messages begins with the request before it.
     """
     parts = itertools.chain(body.get("tools") or [], body.get("messages") or [])
-    return [wire.unmarked(part) for part in parts]
+    return wire.openai_blocks(body, parts)
 
 
 def prompt_text(body: JsonObject) -> str:

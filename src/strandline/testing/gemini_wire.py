@@ -5,12 +5,14 @@ The model is in the path. A call whose `id` is empty is sent without one, as old
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
-from strandline.testing import gemini_rules, prompt_cache, wire
+from strandline.testing import gemini_contents, gemini_rules, prompt_cache, wire
 from strandline.testing.issued import Issued
+from strandline.testing.kept import Kept, Recalled
 from strandline.testing.overflow_words import OverflowStyle
-from strandline.testing.prompt_cache import Block
 from strandline.testing.reply import Reply, ToolCall
 from strandline.testing.wire import (
     Envelope,
@@ -29,6 +31,15 @@ ASKED = "contents"
 NOT_JSON = "Invalid JSON payload received. Unexpected end of string."
 CACHE = prompt_cache.GEMINI
 OVERFLOW: OverflowStyle = "gemini"
+keep = wire.keep_nothing
+shortened = wire.never_shortened
+prompt_blocks = gemini_contents.blocks
+
+PATH = re.compile(
+    r"/v1(?:beta)?/models/([^/:?]+):"
+    r"(?:generateContent(?=\?|$)|(streamGenerateContent)(?=\?(?:.*&)?alt=sse(?:&|$)))"
+)
+"""Of a request for an answer; a stream must ask for ``alt=sse``."""
 
 _REASONS = {
     "stop": "STOP",
@@ -71,11 +82,15 @@ def is_request(body: JsonObject) -> bool:
     return isinstance(body.get("contents"), list)
 
 
-def prompt_blocks(body: JsonObject) -> list[Block]:
-    """Tools, the system instruction, contents."""
-    system = body.get("systemInstruction")
-    parts = [*dicts(body, "tools"), *([system] if system else []), *dicts(body, "contents")]
-    return [wire.unmarked(part) for part in parts]
+def recalled(request: RecordedRequest, kept: Kept) -> Recalled | Problem:
+    """See `gemini_contents`."""
+    return gemini_contents.recalled(asked_model(request.path), request.body, kept)
+
+
+def asked_model(path: str) -> str:
+    """The model in a path."""
+    found = PATH.match(path)
+    return unquote(found[1]) if found else ""
 
 
 def last_user_text(body: JsonObject) -> str:

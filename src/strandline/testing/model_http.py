@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event as Flag
 from typing import Any, Protocol
 
-from strandline.testing import chat_wire
+from strandline.testing import chat_wire, gemini_contents, gemini_wire
 from strandline.testing.reply import Reply
 from strandline.testing.wire import Envelope, Event, Problem, RecordedRequest, Wire
 from strandline.testing.wires import find_wire, is_streamed
@@ -29,6 +29,10 @@ class Answering(Protocol):
 
     def answer(self, request: RecordedRequest) -> tuple[Reply, Envelope]:
         """The answer to a request; what it raises becomes a 500."""
+        ...
+
+    def keep_content(self, request: RecordedRequest) -> JsonObject | Problem:
+        """The answer to a request to keep a content for later ones."""
         ...
 
     def failed(self, error: BaseException) -> None:
@@ -92,23 +96,36 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         wire = find_wire(self.path)
-        if wire is None:
+        to_keep = gemini_contents.PATH.match(self.path) is not None
+        if wire is None and not to_keep:
             self._send_json(404, chat_wire.error_body(Problem(404), 0))
             return
+        wire = wire or gemini_wire
         try:
             body = json.loads(raw)
         except ValueError:
             body = None
-        if not isinstance(body, dict) or not wire.is_request(body):
+        if not isinstance(body, dict) or not (to_keep or wire.is_request(body)):
             message = f"the body is not a JSON object with {wire.ASKED!r}"
             self._send_json(400, wire.error_body(Problem(400, message), 0))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
+        request = RecordedRequest(self.path, headers, body)
         try:
-            self._answer(wire, RecordedRequest(self.path, headers, body))
+            if to_keep:
+                self._keep(wire, request)
+            else:
+                self._answer(wire, request)
         except ConnectionError:
             self.close_connection = True
             self.server.owner.client_left()
+
+    def _keep(self, wire: Wire, request: RecordedRequest) -> None:
+        answer = self.server.owner.keep_content(request)
+        if isinstance(answer, Problem):
+            self._send_json(answer.status, wire.error_body(answer, 0))
+        else:
+            self._send_json(200, answer)
 
     def _answer(self, wire: Wire, request: RecordedRequest) -> None:
         try:

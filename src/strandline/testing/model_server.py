@@ -12,14 +12,24 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Self
 
+from strandline.testing import gemini_contents
 from strandline.testing.issued import Issued
+from strandline.testing.kept import Kept, Recalled
 from strandline.testing.model_http import ModelHttpServer
 from strandline.testing.overflow_words import OverflowStyle, overflow_reply
-from strandline.testing.prompt_cache import Block, CacheUse, cache_of
+from strandline.testing.prompt_cache import (
+    Block,
+    Cache,
+    CacheUse,
+    NowMs,
+    cache_of,
+    time_stands_still,
+)
 from strandline.testing.reply import Reply
 from strandline.testing.wire import (
     Envelope,
@@ -64,18 +74,22 @@ class ScriptedModelServer:
     `strict`: refuse, in the provider's words, what the provider refuses with a 400: calls and
     results that are no pairs, empty texts, ids that it does not take, thinking that it never
     signed, text that is no Unicode, and more (`strandline.testing.chat_rules` and its
-    siblings); such a request takes nothing from the script either. `signatures`: signatures
-    of thinking that count as the server's own.
+    siblings); such a request takes nothing from the script either, nor does one that refers
+    to what is not kept here, which is always refused. `signatures`: signatures of thinking
+    that count as the server's own.
     `count` counts the tokens of a text, times `token_factor`. All of these but `signatures`
     are attributes that a test may change between requests. `models` are the ids that it
-    lists; it answers to any.
+    lists; it answers to any. `now_ms`, Unix milliseconds, ends the lives of what is cached;
+    without it time stands still.
 
-    `requests` has every call of a model in the order of arrival, `refused` the words of every
-    refusal by `strict`, `hung_up` counts clients that left before the end of an answer,
-    `failures` has what the script raised.
+    `kept` has the threads of Responses and Gemini's cached contents; `forget` loses them.
+    `requests` has every call of a model in the order of arrival, `to_cache` every request to
+    keep a content (Gemini's ``cachedContents``), `refused` the words of every refusal of a
+    request, `hung_up` counts clients that left before the end of an answer, `failures` has
+    what the script raised.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each has a name and may be left out
         self,
         script: Script = (),
         *,
@@ -86,6 +100,7 @@ class ScriptedModelServer:
         count: Callable[[str], int] = chars_over_four,
         token_factor: float = 1.0,
         models: Sequence[str] = ("scripted",),
+        now_ms: NowMs = time_stands_still,
     ) -> None:
         self.script = script
         self.context_window = context_window
@@ -94,7 +109,9 @@ class ScriptedModelServer:
         self.count = count
         self.token_factor = token_factor
         self.models = models
+        self.kept = Kept(now_ms)
         self.requests: list[RecordedRequest] = []
+        self.to_cache: list[RecordedRequest] = []
         self.refused: list[str] = []
         self.hung_up = 0
         self.failures: list[BaseException] = []
@@ -103,7 +120,7 @@ class ScriptedModelServer:
         self._step = 0
         own = list(signatures)
         self._issued = {wire.NAME: Issued(own) for wire in WIRES}
-        self._caches = {wire.NAME: cache_of(wire.CACHE) for wire in WIRES}
+        self._caches = self._empty_caches()
         self._http = ModelHttpServer(self)
         self._thread = Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -151,38 +168,83 @@ class ScriptedModelServer:
         with self._lock:
             self.requests.append(request)
             number = len(self.requests)
-        blocks = wire.prompt_blocks(request.body)
-        prompt_tokens = self.tokens(prompt_of(blocks))
-        refusal = self._refusal(wire, request, number) or self._overflow(wire, prompt_tokens)
-        reply = refusal or self._scripted(wire, request)
-        answered = refusal is None and reply.status == 200
-        model = model_of(request)
-        use = self._cache_use(wire, model, blocks) if answered else CacheUse()
-        usage = self._usage(reply, prompt_tokens, use)
-        signature = reply.signed(wire.NAME)
-        if answered:
-            with self._lock:
-                self._issued[wire.NAME].note(reply, number, signature)
-        return reply, Envelope(number, model, usage, request.body, signature)
+        with self._lock:
+            recalled = wire.recalled(request, self.kept)
+            self._note(recalled)
+        if isinstance(recalled, Problem):
+            refusal = _refusal(wire, recalled, number)
+            return refusal, Envelope(number, model_of(request), Usage(0, 0), request.body)
+        return self._answer(wire, request, recalled, number)
+
+    def keep_content(self, request: RecordedRequest) -> JsonObject | Problem:
+        """Record a request to keep a content, and what is answered to it."""
+        with self._lock:
+            self.to_cache.append(request)
+            answer = gemini_contents.create(request.body, self.kept, self.tokens)
+            self._note(answer)
+        return answer
+
+    def forget(self) -> None:
+        """Lose the threads, the cached contents and the prompts that were cached."""
+        with self._lock:
+            self.kept.forget()
+            self._caches = self._empty_caches()
 
     def tokens(self, text: str) -> int:
         """The tokens of a text as this server counts them."""
         # Rounded first: 1.1 * 10 is a little more than 11.
         return math.ceil(round(self.count(text) * self.token_factor, 6))
 
-    def _refusal(self, wire: Wire, request: RecordedRequest, number: int) -> Reply | None:
+    def _answer(
+        self, wire: Wire, request: RecordedRequest, recalled: Recalled, number: int
+    ) -> tuple[Reply, Envelope]:
+        blocks = self._read(wire, recalled.body)
+        prompt_tokens = self.tokens(prompt_of(blocks))
+        whole = replace(request, body=recalled.body)
+        refusal = self._broken_rule(wire, whole, number) or self._overflow(wire, prompt_tokens)
+        reply = refusal or self._scripted(wire, request)
+        answered = refusal is None and reply.status == 200
+        model = model_of(request)
+        use = self._cache_use(wire, model, blocks, recalled.cached) if answered else CacheUse()
+        usage = self._usage(reply, prompt_tokens, use)
+        envelope = Envelope(number, model, usage, request.body, reply.signed(wire.NAME))
+        if answered:
+            with self._lock:
+                self._issued[wire.NAME].note(reply, number, envelope.signature)
+                wire.keep(recalled.body, reply, envelope, self.kept)
+        return reply, envelope
+
+    def _read(self, wire: Wire, body: JsonObject) -> list[Block]:
+        """What the model reads: all of it, or what fits where the server may shorten it."""
+        blocks = wire.prompt_blocks(body)
+        while self._overflows(self.tokens(prompt_of(blocks))):
+            shorter = wire.shortened(body)
+            if shorter is None:
+                break
+            body, blocks = shorter, wire.prompt_blocks(shorter)
+        return blocks
+
+    def _broken_rule(self, wire: Wire, request: RecordedRequest, number: int) -> Reply | None:
         if not self.strict:
             return None
-        if _is_unicode(request.body):
-            with self._lock:
-                problem = wire.broken_rule(request, self._issued[wire.NAME])
-        else:
-            problem = Problem(message=wire.NOT_JSON)
-        if problem is None:
-            return None
         with self._lock:
-            self.refused.append(problem.message)
-        return Reply(status=problem.status, error=wire.error_body(problem, number))
+            if _is_unicode(request.body):
+                problem = wire.broken_rule(request, self._issued[wire.NAME])
+            else:
+                problem = Problem(message=wire.NOT_JSON)
+            self._note(problem)
+        return None if problem is None else _refusal(wire, problem, number)
+
+    def _note(self, answer: object) -> None:
+        """Where it is a refusal, `refused` gets its words."""
+        if isinstance(answer, Problem):
+            self.refused.append(answer.message)
+
+    def _empty_caches(self) -> dict[str, Cache]:
+        return {wire.NAME: cache_of(wire.CACHE, self.kept.now_ms) for wire in WIRES}
+
+    def _overflows(self, prompt_tokens: int) -> bool:
+        return self.context_window is not None and prompt_tokens > self.context_window
 
     def _overflow(self, wire: Wire, prompt_tokens: int) -> Reply | None:
         if self.context_window is None or prompt_tokens <= self.context_window:
@@ -199,9 +261,13 @@ class ScriptedModelServer:
             created_1h_tokens=use.created_1h,
         )
 
-    def _cache_use(self, wire: Wire, model: str, blocks: Sequence[Block]) -> CacheUse:
+    def _cache_use(
+        self, wire: Wire, model: str, blocks: Sequence[Block], named: Sequence[Block]
+    ) -> CacheUse:
+        """What the cache finds, and at least what the request named in it."""
         with self._lock:
-            return self._caches[wire.NAME].use(model, blocks, self.tokens)
+            use = self._caches[wire.NAME].use(model, blocks, self.tokens)
+        return use._replace(read=max(use.read, self.tokens(prompt_of(named))))
 
     def _scripted(self, wire: Wire, request: RecordedRequest) -> Reply:
         if callable(self.script):
@@ -222,6 +288,10 @@ class ScriptedModelServer:
         """A handler could not send the rest of an answer."""
         with self._lock:
             self.hung_up += not self.closing.is_set()
+
+
+def _refusal(wire: Wire, problem: Problem, number: int) -> Reply:
+    return Reply(status=problem.status, error=wire.error_body(problem, number))
 
 
 def _is_unicode(body: JsonObject) -> bool:

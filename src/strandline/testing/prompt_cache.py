@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 LOOKBACK_BLOCKS = 20
 """How far before a mark Anthropic looks for something that it wrote earlier."""
 
+_MINUTE_MS = 60_000
+LIFETIMES_MS: Mapping[str, int] = {
+    "": 5 * _MINUTE_MS,
+    "5m": 5 * _MINUTE_MS,
+    "1h": 60 * _MINUTE_MS,
+    "24h": 24 * 60 * _MINUTE_MS,
+}
+"""How long what was written stays, from its last use on; the shortest that providers promise."""
+
 
 class Block(NamedTuple):
-    """A part of a prompt; `ttl` is how long the cache mark on it keeps it, empty without one."""
+    """A part of a prompt; `ttl` is how long the cache mark on it keeps it, empty without one.
+
+    Where a provider needs no marks, the `ttl` of the last block counts, for the whole prompt.
+    """
 
     text: str
     ttl: str = ""
@@ -45,6 +57,12 @@ class CacheUse(NamedTuple):
 
 
 CountTokens = Callable[[str], int]
+NowMs = Callable[[], int]
+
+
+def time_stands_still() -> int:
+    """A clock for caches that keep everything."""
+    return 0
 
 
 class Cache(Protocol):
@@ -55,23 +73,26 @@ class Cache(Protocol):
         ...
 
 
-def cache_of(rule: CacheRule) -> Cache:
-    """An empty cache with that rule."""
-    return MarkedCache(rule) if rule.marked else PromptCache(rule)
+def cache_of(rule: CacheRule, now_ms: NowMs = time_stands_still) -> Cache:
+    """An empty cache with that rule; `now_ms` ends the lives of what is in it."""
+    return MarkedCache(rule, now_ms) if rule.marked else PromptCache(rule, now_ms)
 
 
 class PromptCache:
     """Keeps every prompt by itself, as OpenAI and Gemini do."""
 
-    def __init__(self, rule: CacheRule = OPENAI) -> None:
+    def __init__(self, rule: CacheRule = OPENAI, now_ms: NowMs = time_stands_still) -> None:
         self._rule = rule
+        self._now_ms = now_ms
         self._prompts: dict[str, list[str]] = {}
+        self._ends_ms: dict[tuple[str, str], int] = {}
 
     def use(self, model: str, blocks: Sequence[Block], count: CountTokens) -> CacheUse:
         """See `Cache`. Nothing is said of what is created."""
         prompt = "\n".join(block.text for block in blocks)
+        self._let_die()
         known = self.common_prefix(model, prompt)
-        self.remember(model, prompt)
+        self.remember(model, prompt, blocks[-1].ttl if blocks else "")
         return CacheUse(self.credited(count(known)))
 
     def common_prefix(self, model: str, prompt: str) -> str:
@@ -82,8 +103,16 @@ class PromptCache:
         lengths = [_common_length(prompt, other) for other in known[max(place - 1, 0) : place + 1]]
         return prompt[: max(lengths, default=0)]
 
-    def remember(self, model: str, prompt: str) -> None:
-        """Keep it for as long as the server runs."""
+    def _let_die(self) -> None:
+        now_ms = self._now_ms()
+        for model, prompt in [key for key, end_ms in self._ends_ms.items() if end_ms <= now_ms]:
+            self._prompts[model].remove(prompt)
+            del self._ends_ms[model, prompt]
+
+    def remember(self, model: str, prompt: str, ttl: str = "") -> None:
+        """Keep it for its lifetime from now on, or for a longer one that it has already."""
+        end_ms = self._now_ms() + LIFETIMES_MS[ttl]
+        self._ends_ms[model, prompt] = max(end_ms, self._ends_ms.get((model, prompt), 0))
         known = self._prompts.setdefault(model, [])
         place = bisect.bisect_left(known, prompt)
         if known[place : place + 1] != [prompt]:
@@ -99,11 +128,13 @@ class MarkedCache:
     """Keeps the beginnings that a mark ends, as Anthropic does, block by block.
 
     Before a mark it finds what an earlier mark wrote, at most `LOOKBACK_BLOCKS` blocks back.
+    What is read or written again lives for its whole lifetime from then on.
     """
 
-    def __init__(self, rule: CacheRule = ANTHROPIC) -> None:
+    def __init__(self, rule: CacheRule = ANTHROPIC, now_ms: NowMs = time_stands_still) -> None:
         self._rule = rule
-        self._known: set[tuple[str, bytes]] = set()
+        self._now_ms = now_ms
+        self._known: dict[tuple[str, bytes], tuple[int, int]] = {}  # lifetime, end
 
     def use(self, model: str, blocks: Sequence[Block], count: CountTokens) -> CacheUse:
         """See `Cache`."""
@@ -113,19 +144,32 @@ class MarkedCache:
             place
             for mark in marks
             for place in range(mark, max(mark - LOOKBACK_BLOCKS, -1), -1)
-            if keys[place] in self._known
+            if self._lives(keys[place])
         ]
-        read = reached = self._count_to(blocks, max(seen, default=-1), count)
+        found = max(seen, default=-1)
+        if seen:
+            self._keep(keys[found], 0)
+        read = reached = self._count_to(blocks, found, count)
         for_an_hour = 0
         for mark in marks:
             tokens = self._count_to(blocks, mark, count)
             if tokens < self._rule.minimum:
                 continue
-            self._known.add(keys[mark])
+            self._keep(keys[mark], LIFETIMES_MS[blocks[mark].ttl])
             added = max(tokens - reached, 0)  # a mark before what was read adds nothing
             reached += added
             for_an_hour += added if blocks[mark].ttl == "1h" else 0
         return CacheUse(read, reached - read, for_an_hour)
+
+    def _lives(self, key: tuple[str, bytes]) -> bool:
+        _, end_ms = self._known.get(key, (0, 0))
+        return end_ms > self._now_ms()
+
+    def _keep(self, key: tuple[str, bytes], lifetime_ms: int) -> None:
+        """From now on, for the longer of its lifetimes."""
+        if self._lives(key):
+            lifetime_ms = max(lifetime_ms, self._known[key][0])
+        self._known[key] = (lifetime_ms, self._now_ms() + lifetime_ms)
 
     @staticmethod
     def _count_to(blocks: Sequence[Block], place: int, count: CountTokens) -> int:

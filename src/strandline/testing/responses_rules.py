@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from strandline.testing.issued import Issued
-from strandline.testing.wire import Problem, dicts, openai_empty, openai_too_long
+from strandline.testing.wire import (
+    Problem,
+    dicts,
+    openai_cache_problems,
+    openai_empty,
+    openai_too_long,
+)
 from strandline.transcript.messages import JsonObject
 
 MAX_ID_CHARS = 64
@@ -27,6 +33,7 @@ def problems(body: JsonObject, items: Sequence[JsonObject], issued: Issued) -> I
             code="integer_below_min_value",
             param="max_output_tokens",
         )
+    yield from openai_cache_problems(body)
     if not items:
         yield Problem(
             message="One of 'input' or 'previous_response_id' or 'prompt' or 'conversation_id' "

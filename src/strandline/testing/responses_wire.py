@@ -1,6 +1,6 @@
 """OpenAI's Responses on the wire, as its server writes it (`strandline.testing.wire`).
 
-Nothing is stored: ``previous_response_id`` means nothing here.
+What is stored (as everything is, unless ``store`` is false) can be gone on with by its id.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from strandline.testing import prompt_cache, responses_rules, wire
 from strandline.testing.issued import Issued
+from strandline.testing.kept import Kept, Recalled
 from strandline.testing.overflow_words import OverflowStyle
 from strandline.testing.prompt_cache import Block
 from strandline.testing.reply import Reply, ToolCall
@@ -50,11 +51,41 @@ def input_items(body: JsonObject) -> list[JsonObject]:
     return dicts(body, "input")
 
 
+def recalled(request: RecordedRequest, kept: Kept) -> Recalled | Problem:
+    """The items of the thread that is gone on with stand before those of the request."""
+    previous = request.body.get("previous_response_id")
+    if previous is None:
+        return Recalled(request.body)
+    if str(previous) not in kept.threads:
+        return Problem(
+            message=f"Previous response with id '{previous}' not found.",
+            code="previous_response_not_found",
+            param="previous_response_id",
+        )
+    items = [*kept.threads[str(previous)], *input_items(request.body)]
+    return Recalled({**request.body, "input": items})
+
+
+def keep(body: JsonObject, reply: Reply, envelope: Envelope, kept: Kept) -> None:
+    """The items up to the answer's end, by its id."""
+    answer = whole(reply, envelope)
+    if body.get("store", True) and answer["status"] != "failed":
+        kept.threads[answer["id"]] = [*input_items(body), *answer["output"]]
+
+
+def shortened(body: JsonObject) -> JsonObject | None:
+    """Without its first item, where it asks for that."""
+    items = input_items(body)
+    if body.get("truncation") != "auto" or len(items) < 2:
+        return None
+    return {**body, "input": items[1:]}
+
+
 def prompt_blocks(body: JsonObject) -> list[Block]:
     """Tools, instructions, items."""
     instructions = body.get("instructions")
     parts: list[Any] = [*dicts(body, "tools"), *([instructions] if instructions else [])]
-    return [wire.unmarked(part) for part in [*parts, *input_items(body)]]
+    return wire.openai_blocks(body, [*parts, *input_items(body)])
 
 
 def last_user_text(body: JsonObject) -> str:
@@ -66,7 +97,7 @@ def last_user_text(body: JsonObject) -> str:
 
 
 def broken_rule(request: RecordedRequest, issued: Issued) -> Problem | None:
-    """The rule of OpenAI that a request breaks; see `responses_rules`."""
+    """The rule of OpenAI that a (recalled) request breaks; see `responses_rules`."""
     items = input_items(request.body)
     return next(responses_rules.problems(request.body, items, issued), None)
 
@@ -198,7 +229,7 @@ def _response(
         "model": envelope.model,
         "output": output,
         "parallel_tool_calls": True,
-        "previous_response_id": None,
+        "previous_response_id": request.get("previous_response_id"),
         "reasoning": request.get("reasoning") or {"effort": None, "summary": None},
         "store": request.get("store", True),
         "temperature": 1.0,
@@ -206,7 +237,7 @@ def _response(
         "tool_choice": request.get("tool_choice") or "auto",
         "tools": [{"strict": True, **tool} for tool in dicts(request, "tools")],
         "top_p": 1.0,
-        "truncation": "disabled",
+        "truncation": request.get("truncation") or "disabled",
         "usage": _usage(envelope.usage) if ended else None,
         "metadata": {},
     }

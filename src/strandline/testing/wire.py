@@ -7,11 +7,12 @@ goes out. `strandline.testing.wires` finds the one of a path.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from strandline.testing.issued import Issued
+from strandline.testing.kept import Kept, Recalled
 from strandline.testing.overflow_words import OverflowStyle
 from strandline.testing.prompt_cache import Block, CacheRule
 from strandline.testing.reply import Reply
@@ -95,6 +96,18 @@ class Wire(Protocol):
         """Whether the body can be read at all."""
         ...
 
+    def recalled(self, request: RecordedRequest, kept: Kept) -> Recalled | Problem:
+        """The body with what the server kept of it; why it cannot be, if it cannot."""
+        ...
+
+    def keep(self, body: JsonObject, reply: Reply, envelope: Envelope, kept: Kept) -> None:
+        """Keep what is to be kept of a recalled `body` and the answer to it."""
+        ...
+
+    def shortened(self, body: JsonObject) -> JsonObject | None:
+        """The body with less of its beginning, where the server may leave it out."""
+        ...
+
     def prompt_blocks(self, body: JsonObject) -> list[Block]:
         """What a model reads of a request, in the order in which a prompt cache sees it."""
         ...
@@ -126,6 +139,20 @@ class Wire(Protocol):
     def headers(self, number: int, retry_after_s: float | None) -> dict[str, str]:
         """The provider's own headers of an answer."""
         ...
+
+
+def as_sent(request: RecordedRequest, kept: Kept) -> Recalled | Problem:  # noqa: ARG001 - Wire's
+    """The body of a request that refers to nothing."""
+    return Recalled(request.body)
+
+
+def keep_nothing(body: JsonObject, reply: Reply, envelope: Envelope, kept: Kept) -> None:
+    """What a server does that keeps no conversations."""
+
+
+def never_shortened(body: JsonObject) -> JsonObject | None:  # noqa: ARG001 - Wire's
+    """A prompt is read whole, or refused."""
+    return None
 
 
 def openai_headers(number: int, retry_after_s: float | None) -> dict[str, str]:
@@ -183,6 +210,26 @@ def openai_empty(place: str, text: object) -> Iterator[Problem]:
             code="empty_string",
             param=place,
         )
+
+
+def openai_cache_problems(body: JsonObject) -> Iterator[Problem]:
+    """What OpenAI refuses of what it is told about its prompt cache."""
+    yield from openai_too_long("prompt_cache_key", body.get("prompt_cache_key"), 64)
+    retention = body.get("prompt_cache_retention")
+    if retention not in {None, "in_memory", "24h"}:
+        yield Problem(
+            message=f"Invalid value: '{retention}'. Supported values are: 'in_memory' and '24h'.",
+            code="invalid_value",
+            param="prompt_cache_retention",
+        )
+
+
+def openai_blocks(body: JsonObject, parts: Iterable[Any]) -> list[Block]:
+    """The parts of a prompt, to be kept for as long as the body asks."""
+    blocks = [unmarked(part) for part in parts]
+    if blocks and body.get("prompt_cache_retention") == "24h":
+        blocks[-1] = blocks[-1]._replace(ttl="24h")
+    return blocks
 
 
 def prompt_of(blocks: Sequence[Block]) -> str:

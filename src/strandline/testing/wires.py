@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from urllib.parse import unquote
-
 from strandline.testing import anthropic_wire, chat_wire, gemini_wire, responses_wire
 from strandline.testing.wire import RecordedRequest, Wire
 
@@ -15,26 +12,21 @@ _PATHS: dict[str, Wire] = {
     "/v1/messages": anthropic_wire,
     "/v1/responses": responses_wire,
 }
-_GEMINI = re.compile(
-    r"/v1(?:beta)?/models/([^/:?]+):"
-    r"(?:generateContent(?=\?|$)|(streamGenerateContent)(?=\?(?:.*&)?alt=sse(?:&|$)))"
-)
 
 
 def find_wire(path: str) -> Wire | None:
     """The wire of a path, its query ignored; a Gemini stream must ask for ``alt=sse``."""
-    if _GEMINI.match(path):
+    if gemini_wire.PATH.match(path):
         return gemini_wire
     return _PATHS.get(path.partition("?")[0])
 
 
 def model_of(request: RecordedRequest) -> str:
     """The model that is asked."""
-    found = _GEMINI.match(request.path)
-    return unquote(found[1]) if found else str(request.body.get("model", ""))
+    return gemini_wire.asked_model(request.path) or str(request.body.get("model", ""))
 
 
 def is_streamed(request: RecordedRequest) -> bool:
     """Whether a stream is asked for."""
-    found = _GEMINI.match(request.path)
+    found = gemini_wire.PATH.match(request.path)
     return bool(found[2] if found else request.body.get("stream"))
