@@ -18,7 +18,7 @@ from strandline.settings.units import DURATION_WORDS
 FIXTURE = Path(__file__).parents[2] / "../shared/fixtures/openclaw-state"
 SECRET = "sk-ant-very-secret"
 
-TOP_KEYS = "models, agents, session, tokenCounter, gateway"
+TOP_KEYS = "models, agents, session, tokenCounter, gateway, plugins"
 COMPACTION = "agents.defaults.compaction"
 MODEL_0 = "models.providers.p.models[0]"
 AGENT_ID_RULE = "use 1 to 64 letters, digits, '-' and '_', a letter or digit first"

@@ -13,7 +13,7 @@ from strandline.settings.units import duration_ms, size_bytes
 
 if TYPE_CHECKING:
     from strandline.settings.listing import SettingKey, setting_keys
-    from strandline.settings.loading import LoadedSettings, load
+    from strandline.settings.loading import LoadedSettings, load, load_context_file
     from strandline.settings.model import AgentSettings, CompactionSettings, Settings
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Settings",
     "duration_ms",
     "load",
+    "load_context_file",
     "resolve_state_dir",
     "setting_keys",
     "settings_file",
@@ -37,6 +38,7 @@ _HOMES = {
     "SettingKey": "listing",
     "Settings": "model",
     "load": "loading",
+    "load_context_file": "loading",
     "setting_keys": "listing",
 }
 

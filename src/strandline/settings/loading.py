@@ -20,12 +20,16 @@ import pyjson5
 from pydantic import ValidationError
 
 from strandline.errors import ConfigError
+from strandline.settings.checks import KeyPath, doubtful, impossible
 from strandline.settings.listing import names_at
 from strandline.settings.model import Settings
 from strandline.settings.places import OPENCLAW_FILE, settings_file
 
 _OPENCLAW_DEFAULTS = {"contextWindow": 200_000, "maxTokens": 8_192}
 """What OpenClaw takes for a model that does not tell its limits."""
+
+_BARE = {"context", "contextPruning", "cacheRetention"}
+_DEFAULTS = ("agents", "defaults")
 
 _EXPECTED = {
     "string_type": "expected text",
@@ -39,6 +43,8 @@ _EXPECTED = {
     "literal_error": "expected {expected}",
     "greater_than_equal": "expected a number of at least {ge}",
     "greater_than": "expected a number above {gt}",
+    "less_than_equal": "expected a number of at most {le}",
+    "too_long": "expected at most {max_length} items",
     "model_type": "expected an object",
     "dict_type": "expected an object",
     "list_type": "expected a list",
@@ -58,11 +64,28 @@ class LoadedSettings:
 class _Problem(NamedTuple):
     """`path` leads to it; `is_unknown` for a key that does not exist."""
 
-    path: tuple[str | int, ...]
+    path: KeyPath
     said: str
     remedy: str
     is_unknown: bool = False
     is_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file that was read; its text is what stands below `under`."""
+
+    path: Path
+    text: str
+    under: tuple[str, ...] = ()
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """A path as it leads through the text."""
+        return path[len(self.under) :]
+
+    def key(self, path: KeyPath) -> str:
+        """A path as a person reads it."""
+        return _dotted(self.written(path))
 
 
 def load(state_dir: Path, environ: Mapping[str, str]) -> LoadedSettings:
@@ -74,15 +97,34 @@ def load(state_dir: Path, environ: Mapping[str, str]) -> LoadedSettings:
     if path is None:
         return LoadedSettings(Settings(), None)
     text = _read(path)
+    return _loaded(_Source(path, text), _parse(path, text), environ)
+
+
+def load_context_file(path: Path, environ: Mapping[str, str]) -> LoadedSettings:
+    """The settings of any file: a whole configuration, or what `agents.defaults` would hold.
+
+    The latter is a file with `context`, `contextPruning` or `cacheRetention` at its top.
+    Raises `ConfigError`.
+    """
+    text = _read(path)
     data = _parse(path, text)
+    if not _BARE & set(data):
+        return _loaded(_Source(path, text), data, environ)
+    return _loaded(_Source(path, text, _DEFAULTS), {"agents": {"defaults": data}}, environ)
+
+
+def _loaded(source: _Source, data: dict[str, Any], environ: Mapping[str, str]) -> LoadedSettings:
     settings, problems = _validate(data, environ)
     warnings: tuple[str, ...] = ()
-    if path.name == OPENCLAW_FILE and problems:
-        data, warnings = _forgive(path, data, problems)
+    if source.path.name == OPENCLAW_FILE and problems:
+        data, warnings = _forgive(source, data, problems)
         settings, problems = _validate(data, environ)
     if settings is None:
-        raise _error(path, text, problems)
-    return LoadedSettings(settings, path, warnings)
+        raise _error(source, problems)
+    doubts = (
+        f"{source.path}: {source.key(doubt.path)} {doubt.said}" for doubt in doubtful(settings)
+    )
+    return LoadedSettings(settings, source.path, (*warnings, *doubts))
 
 
 def _read(path: Path) -> str:
@@ -146,13 +188,15 @@ def _validate(
     data: dict[str, Any], environ: Mapping[str, str]
 ) -> tuple[Settings | None, list[_Problem]]:
     try:
-        return Settings.model_validate(data, context={"environ": environ}), []
+        settings = Settings.model_validate(data, context={"environ": environ})
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         return None, [_problem(each["loc"], each["type"], each.get("ctx", {})) for each in details]
+    problems = [_Problem(each.path, each.said, "correct it") for each in impossible(settings)]
+    return (None if problems else settings), problems
 
 
-def _problem(path: tuple[str | int, ...], kind: str, context: dict[str, Any]) -> _Problem:
+def _problem(path: KeyPath, kind: str, context: dict[str, Any]) -> _Problem:
     if kind == "extra_forbidden":
         return _Problem(path, "unknown key", _nearest(path), is_unknown=True)
     if kind == "missing":
@@ -167,11 +211,13 @@ def _nearest(path: Sequence[str | int]) -> str:
     near = difflib.get_close_matches(str(path[-1]).lower(), lowered, n=1, cutoff=0.6)
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
+    if len(path) == 1 and path[0] in _BARE:
+        return "put it below agents.defaults, or below an agent"
     return "known here: " + ", ".join(known)
 
 
 def _forgive(
-    path: Path, data: dict[str, Any], problems: Sequence[_Problem]
+    source: _Source, data: dict[str, Any], problems: Sequence[_Problem]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A copy without the keys that only OpenClaw knows, with the limits that it implies."""
     data, warnings = copy.deepcopy(data), []
@@ -183,27 +229,33 @@ def _forgive(
             holder = holder[step]
         if problem.is_unknown:
             del holder[last]
-            warnings.append(f"{path}: {_dotted(problem.path)} is not used by Strandline")
+            warnings.append(f"{source.path}: {source.key(problem.path)} is not used by Strandline")
         elif problem.is_missing and default is not None:
             holder[last] = default
-            warnings.append(f"{path}: {_dotted(problem.path)} is missing; taken as {default}")
+            warnings.append(
+                f"{source.path}: {source.key(problem.path)} is missing; taken as {default}"
+            )
     return data, tuple(warnings)
 
 
 # -- messages --------------------------------------------------------------------------
 
 
-def _error(path: Path, text: str, problems: Sequence[_Problem]) -> ConfigError:
+def _error(source: _Source, problems: Sequence[_Problem]) -> ConfigError:
     """The problem that stands first in the file, and how many there are besides."""
     from strandline.settings.locate import Locator  # noqa: PLC0415 - slow, and only for errors
 
-    locator = Locator(text)
-    placed = [(locator.find(one.path, key=one.is_unknown) or (0, 0), one) for one in problems]
+    locator = Locator(source.text)
+    placed = [
+        (locator.find(source.written(one.path), key=one.is_unknown) or (0, 0), one)
+        for one in problems
+    ]
     (line, column), first = min(placed, key=lambda pair: pair[0])
-    where = f"{path}:{line}:{column}" if line else str(path)
+    where = f"{source.path}:{line}:{column}" if line else str(source.path)
     more = len(problems) - 1
     others = "" if not more else f" (and {more} more problem{'s' if more > 1 else ''})"
-    return ConfigError(f"{where}: {_dotted(first.path)}: {first.said}{others}", remedy=first.remedy)
+    said = f"{where}: {source.key(first.path)}: {first.said}{others}"
+    return ConfigError(said, remedy=first.remedy)
 
 
 def _dotted(path: Sequence[str | int]) -> str:

@@ -15,8 +15,11 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from strandline.errors import InvalidSessionKey
 from strandline.runtime.access import WorkspaceAccess, stricter
 from strandline.sessions.keys import check_agent_id
+from strandline.settings.context import ContextSettings, TokenCounter
 from strandline.settings.parts import DurationMs, ModelRef, Name, Part, Tokens
+from strandline.settings.plugins import PluginSettings
 from strandline.settings.providers import Models
+from strandline.settings.pruning import ContextPruningSettings
 from strandline.transcript.messages import ThinkingLevel
 
 
@@ -120,6 +123,16 @@ class AgentSettings(Part):
     compaction: CompactionSettings = Field(
         default=CompactionSettings(), description="How its conversations are kept short."
     )
+    context: ContextSettings = Field(
+        default=ContextSettings(), description="What the model sees of a conversation."
+    )
+    context_pruning: ContextPruningSettings = Field(
+        default=ContextPruningSettings(), description="Trimming old tool results."
+    )
+    cache_retention: Literal["none", "short", "long"] = Field(
+        default="short",
+        description="How long the provider keeps what it was sent: not, minutes, an hour or more.",
+    )
 
     @property
     def access(self) -> WorkspaceAccess:
@@ -168,6 +181,15 @@ class Agents(Part):
         listed = {agent.id.lower(): agent for agent in self.listed}
         return {name.lower(): agent for name, agent in self._mapped().items()} | listed
 
+    def places(self) -> dict[str, tuple[str | int, ...]]:
+        """Where the settings of every agent of `by_id` stand below `agents`."""
+        places: dict[str, tuple[str | int, ...]] = {
+            name.lower(): (name,) for name in self._mapped()
+        }
+        for at, agent in enumerate(self.listed):
+            places[agent.id.lower()] = ("list", at)
+        return places
+
     def _mapped(self) -> dict[str, AgentSettings]:
         return self.__pydantic_extra__ or {}
 
@@ -204,11 +226,12 @@ class Settings(Part):
     session: SessionSettings = Field(
         default=SessionSettings(), description="How conversations are held."
     )
-    token_counter: Literal["tiktoken", "heuristic"] = Field(
+    token_counter: TokenCounter = Field(
         default="tiktoken",
         description="How tokens are counted: with a vocabulary, or by a rule of thumb.",
     )
     gateway: GatewaySettings = Field(default=GatewaySettings(), description="Who owns the state.")
+    plugins: PluginSettings = Field(default=PluginSettings(), description="The plugins.")
 
     def agent(self, agent_id: str) -> AgentSettings:
         """The settings of an agent: its own over the defaults, key by key; lists replace."""
@@ -218,6 +241,10 @@ class Settings(Part):
         merged = _merged(_written(self.agents.defaults), _written(own))
         merged.pop("id", None)
         return AgentSettings.model_validate(merged)
+
+    def counter_of(self, agent_id: str) -> TokenCounter:
+        """How an agent's tokens are counted."""
+        return self.agent(agent_id).context.token_counter or self.token_counter
 
 
 def _written(part: AgentSettings) -> dict[str, Any]:

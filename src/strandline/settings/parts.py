@@ -30,9 +30,16 @@ DurationMs = Annotated[int, BeforeValidator(_duration), Words("duration")]
 """Milliseconds, written as text or as a number."""
 
 ModelRef = Annotated[str, Field(pattern=r"^[^/\s]+/\S+$"), Words("provider/model")]
-Tokens = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+"""A number of messages, tokens or characters; what is above the limit is a slip."""
+
+Tokens = Count
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
+
+MOST_ITEMS = 100
+Names = Annotated[list[Name], Field(max_length=MOST_ITEMS)]
 
 
 class Part(BaseModel):

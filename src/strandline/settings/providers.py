@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field
 
 from strandline.settings.parts import DurationMs, Name, Part, Price
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+from strandline.settings.secrets import SecretText
 
 
 class ModelCost(Part):
@@ -49,48 +46,14 @@ class ProviderSettings(Part):
     """A server that answers for models."""
 
     base_url: Name = Field(description="Where it is, without the path of a method.")
-    api_key: SecretStr | None = Field(
+    api_key: SecretText | None = Field(
         default=None, description='Its key, or "${NAME}" for an environment variable.'
     )
     api: Name = Field(default="openai-completions", description="The protocol that it speaks.")
-    headers: dict[str, SecretStr] = Field(
+    headers: dict[str, SecretText] = Field(
         default={}, description="More headers of every request; kept secret like the key."
     )
     models: list[ModelSettings] = Field(default=[], description="Its models.")
-
-    @field_validator("headers", mode="before")
-    @classmethod
-    def _headers_from_environment(cls, value: object, info: ValidationInfo) -> object:
-        if not isinstance(value, dict):
-            return value
-        return {name: _resolved(header, info) for name, header in value.items()}
-
-    @field_validator("api_key", mode="before")
-    @classmethod
-    def _from_environment(cls, value: object, info: ValidationInfo) -> object:
-        return _resolved(value, info)
-
-
-def _resolved(value: object, info: ValidationInfo) -> object:
-    """A key as it stands, or the environment's. The text of an error shows the name only."""
-    name = _variable_in(value)
-    if name is None:
-        return value
-    environ: Mapping[str, str] = (info.context or {}).get("environ", {})
-    if not environ.get(name):
-        raise ValueError(f"the environment variable {name} is not set")
-    return environ[name]
-
-
-def _variable_in(value: object) -> str | None:
-    """The NAME of ``"${NAME}"``, or of OpenClaw's ``{source: "env", id: "NAME"}``."""
-    match value:
-        case str():
-            found = _VARIABLE.fullmatch(value.strip())
-            return found[1] if found else None
-        case {"source": "env", "id": str(name)}:
-            return name
-    return None
 
 
 class RetrySettings(Part):
