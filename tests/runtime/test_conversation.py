@@ -310,14 +310,15 @@ async def test_a_session_has_a_mode_of_its_own_until_it_goes_back_to_its_agents(
         conversation = open_it(registry, agent, wait_ms=5_000)
         modes = [conversation.compaction_mode]
         await conversation.set_compaction_mode("error")
-        await conversation.say("lantern harbour " * 1_200)
+        for _ in range(2):
+            await conversation.say("lantern harbour " * 450)
         with pytest.raises(ContextOverflow):
-            await conversation.say("lantern harbour " * 1_200)
+            await conversation.say("lantern harbour " * 450)
         await conversation.set_compaction_mode("auto")
         assert (await conversation.retry()).compactions
         await conversation.set_compaction_mode(None)
         modes.append(conversation.compaction_mode)
-        result = await conversation.say("lantern harbour " * 1_200)
+        result = await conversation.say("lantern harbour " * 450)
         assert result.reply
         assert not result.compactions
         assert await conversation.settle() == ()
@@ -384,6 +385,7 @@ async def test_a_preview_plans_as_the_real_one_and_writes_nothing(
         plan = await second.preview_compaction()
         assert (tmp_path / f"{second.session_id}.jsonl").read_bytes() == bytes_before
         receipt = await second.compact()
+        assert receipt is not None
         assert len(plan.summarised) == receipt.messages_summarised
         assert plan.tokens_before == receipt.tokens_before
         await second.close()

@@ -13,6 +13,7 @@ from strandline.runtime.events import nobody
 from strandline.runtime.flushing import Flush
 from strandline.runtime.model import Finished, ModelEvent, ModelRequest
 from strandline.runtime.thoughts import Thoughts
+from strandline.runtime.turn import TurnMemory
 from strandline.testing import ScriptedModelServer
 from strandline.transcript.messages import Message
 
@@ -76,7 +77,7 @@ async def test_a_flush_does_not_show_its_model_the_thoughts_that_were_refused(
         thoughts = Thoughts()
         assert thoughts.refused(info, [thought])
         agent = replace(made, model=model)
-        await Flush(session, agent, agent.budget(), nobody, "", thoughts).run()
+        await Flush(TurnMemory.of(session, agent).fitting(), nobody, "", thoughts).run()
         await made.aclose()
     kinds = [b["type"] for m in model.requests[0].messages for b in m["content"] if "type" in b]
     assert "thinking" not in kinds

@@ -98,6 +98,7 @@ async def test_a_summary_that_a_hook_supplies_is_taken_bounded_and_marked(
         for _ in range(2):
             await talk.say("go")
         receipt = await talk.compact()
+        assert receipt is not None
         [entry] = compactions(talk)
         assert entry["fromHook"] is True
         assert entry["details"]["by"] == "me"

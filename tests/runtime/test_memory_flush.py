@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.context.budget import CompactionSettings
+from strandline.context.view import View, ViewMessage
 from strandline.errors import ModelError
 from strandline.runtime import flushing
 from strandline.runtime.access import WorkspaceAccess
@@ -29,7 +30,6 @@ from strandline.testing import CountingIds, Reply, ScriptedModelServer, Simulate
 from strandline.testing.reply import ToolCall
 from strandline.testing.wire import RecordedRequest
 from strandline.tools.builtin import builtin_tools
-from strandline.transcript.context import PathMessage
 
 AgentFor = Callable[..., Agent]
 KEY = "agent:main:main"
@@ -557,9 +557,10 @@ async def test_a_turn_that_fails_after_its_flush_has_both_in_its_row(open_talk: 
 
 
 def test_a_flush_looks_back_on_all_but_what_waits_for_its_answer() -> None:
-    def said(*roles: str) -> list[PathMessage]:
-        return [PathMessage(str(at), {"role": role}) for at, role in enumerate(roles)]
+    def seen_of(*roles: str) -> int:
+        view = View(tuple(ViewMessage(str(at), {"role": role}, 1) for at, role in enumerate(roles)))
+        return len(looked_back_on(view).messages)
 
-    assert len(looked_back_on(said("user", "assistant", "user"))) == 2
-    assert len(looked_back_on(said("user", "assistant", "toolResult"))) == 3
-    assert len(looked_back_on(said("user"))) == 0
+    assert seen_of("user", "assistant", "user") == 2
+    assert seen_of("user", "assistant", "toolResult") == 3
+    assert seen_of("user") == 0

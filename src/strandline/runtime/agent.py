@@ -10,10 +10,15 @@ from functools import cached_property
 
 from strandline.clock import Clock
 from strandline.context.budget import Budget, CompactionSettings, resolve_budget
+from strandline.context.policy import ContextPolicy, ProviderCache
 from strandline.context.summarize import Summarizer
 from strandline.context.tokens import MessageTokens
+from strandline.runtime.context_caching import ContextCaching
+from strandline.runtime.engine_host import EngineHost
 from strandline.runtime.flush_settings import FlushSettings
 from strandline.runtime.hooks import Hooks
+from strandline.runtime.kept_prompts import KeptPrompts
+from strandline.runtime.layer_summaries import LayerSummarizing
 from strandline.runtime.model import Model, ModelInfo
 from strandline.runtime.retrying import RetrySettings
 from strandline.runtime.tools import Toolbox
@@ -39,7 +44,11 @@ class Agent:
     sessions needs one for each (a `Conversation` sees to it). The system prompt is the same at
     every call, so that a provider's cache can hold it; `renew_prompt` makes it anew, which
     is done where the cache is lost anyway, after a compaction. `thinking` is the level of
-    new sessions. `only_for_summaries` are models that are closed with it.
+    new sessions. `only_for_summaries` are models that are closed with it. `engine` chooses the
+    context, `policy` prunes it; `policy_for` gives the policy for a kind of chat (``direct``,
+    ``group`` …). `provider_cache` is what providers are asked to keep. `layer_summaries` writes
+    the summaries of layer 4, `context_cache` keeps contexts that were built, `prompts` the system
+    prompts of sessions beyond this process.
     """
 
     id: str
@@ -58,6 +67,17 @@ class Agent:
     thinking: ThinkingLevel = "off"
     renew_prompt: Callable[[], str] | None = None
     only_for_summaries: tuple[Model, ...] = ()
+    engine: EngineHost = None  # type: ignore[assignment]  # made below, of the clock
+    policy: ContextPolicy = field(default_factory=ContextPolicy)
+    policy_for: Callable[[str], ContextPolicy] | None = None
+    provider_cache: ProviderCache = field(default_factory=ProviderCache)
+    layer_summaries: LayerSummarizing | None = None
+    context_cache: ContextCaching | None = None
+    prompts: KeptPrompts | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine is None:
+            object.__setattr__(self, "engine", EngineHost(self.clock))
 
     @property
     def backends(self) -> tuple[Backend, ...]:
@@ -86,19 +106,27 @@ class Agent:
         return self.prompt_tokens + (self.tool_tokens if info.tools else 0)
 
     def budget(
-        self, info: ModelInfo | None = None, *, scale: float = 1.0, window: int | None = None
+        self,
+        info: ModelInfo | None = None,
+        *,
+        scale: float = 1.0,
+        window: int | None = None,
+        addition_tokens: int = 0,
     ) -> Budget:
         """The budget of a request, with `scale` of the provider's tokens for one of ours.
 
         `info` is the model that is asked, by default the first. `window` is the provider's
-        own word on its window, where it gave one. Raises `ContextOverflow` when the system
-        prompt and the tools leave no room.
+        own word on its window, where it gave one. `addition_tokens` is what an engine puts before
+        the system prompt. Raises `ContextOverflow` when that, the system prompt and the tools
+        leave no room.
         """
         info = info or self.info
         return resolve_budget(
             min(window or info.context_window, info.context_window),
             self.compaction,
-            system_tokens=self.prompt_tokens,
+            reserved_output=self.policy.reserved_output_tokens,
+            max_tokens=self.policy.max_tokens,
+            system_tokens=self.prompt_tokens + addition_tokens,
             tool_tokens=self.tool_tokens if info.tools else 0,
             scale=scale,
         )

@@ -14,8 +14,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from strandline.context.view import View
-from strandline.errors import ContextOverflow, ModelError
+from strandline.errors import ContextOverflow, ModelError, ThreadLost
 from strandline.runtime.agent import Agent, Backend
+from strandline.runtime.answers import text_of
+from strandline.runtime.assembling import Assembled
+from strandline.runtime.cache_marks import cache_marks
 from strandline.runtime.events import (
     AnswerBroken,
     AskedAgain,
@@ -35,6 +38,8 @@ from strandline.runtime.model import (
     TextDelta,
     ThinkingDelta,
 )
+from strandline.runtime.prefix_watch import PrefixWatch
+from strandline.runtime.projecting import project
 from strandline.runtime.retrying import wait_ms
 from strandline.runtime.thoughts import Thoughts
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
@@ -49,16 +54,21 @@ class Asking:
     """The models of one turn. Who answered once goes on answering in that turn.
 
     `fit` makes the dealings with a model's window; `keep` appends what came of an answer
-    that was broken off. `thoughts` remembers those that were refused.
+    that was broken off. `thoughts` remembers those that were refused, `watch` what was sent
+    last. `sent_tokens` is what the messages of the last request took, ours.
     """
 
     agent: Agent
+    session_id: str
     fit: Callable[[Backend], Fitting]
     keep: Callable[[Message], str]
     listener: Listener
     thinking: ThinkingLevel = "off"
     thoughts: Thoughts = field(default_factory=Thoughts)
+    watch: PrefixWatch = field(default_factory=PrefixWatch)
+    sent_tokens: int = 0
     fitting: Fitting = field(init=False)
+    _thread_is_lost: bool = False
     _left: list[Backend] = field(init=False)
     _first_error: ModelError | ContextOverflow | None = None
 
@@ -72,21 +82,25 @@ class Asking:
         return self.fitting.backend
 
     async def answer(self) -> Message:
-        """The answer to the context as it stands. Raises `ModelError`, `ContextOverflow`."""
+        """The answer to the context as it stands.
+
+        Its time is that at which the context was assembled: from it the context can be found
+        again. Raises `ModelError`, `ContextOverflow`, `EngineError`.
+        """
         attempt = 1
         while True:
             try:
-                view = await self.fitting.view_to_send()
+                looked = await self.fitting.to_send()
             except ContextOverflow as error:
                 await self._ask_another_instead(error)
                 attempt = 1
                 continue
-            outcome = await self._ask(view)
+            outcome = await self._ask(looked)
             if isinstance(outcome, Finished):
                 self.fitting.answered()
                 self.thoughts.answered(self.backend.info)
-                return outcome.message
-            attempt = await self._after_failure(outcome, view, attempt)
+                return {**outcome.message, "timestamp": looked.call_ms}
+            attempt = await self._after_failure(outcome, looked.view, attempt)
 
     async def _ask_another_instead(self, error: ContextOverflow) -> None:
         """The next model may have the room that this one has not; raises where there is none."""
@@ -98,6 +112,10 @@ class Asking:
         """Make another try possible and say which it is; or raise, with what came kept."""
         error = failed.error
         if error.kind == "overflow" and await self.fitting.after_overflow(error, view):
+            self._discard(failed)
+            return attempt
+        if isinstance(error, ThreadLost) and not self._thread_is_lost:
+            self._thread_is_lost = True
             self._discard(failed)
             return attempt
         said = [each.message for each in view.messages]
@@ -152,10 +170,13 @@ class Asking:
             retry_after_s=first.retry_after_s,
         )
 
-    async def _ask(self, view: View) -> Finished | Failed:
+    async def _ask(self, looked: Assembled) -> Finished | Failed:
         """One call. When it is cancelled, what came is appended as an aborted answer."""
         model, info = self.backend.model, self.backend.info
-        request = self._request(view, info)
+        request = self._request(looked, info)
+        if request.thread is None:
+            self.watch.sends(request, looked.view)
+        self.sent_tokens = looked.view.tokens
         came: list[str] = []
         try:
             async with aclosing(model.stream(request)) as events:
@@ -174,15 +195,22 @@ class Asking:
             )
         )
 
-    def _request(self, view: View, info: ModelInfo) -> ModelRequest:
-        tools: Sequence[JsonObject] = self.agent.described_tools if info.tools else ()
+    def _request(self, looked: Assembled, info: ModelInfo) -> ModelRequest:
+        agent = self.agent
+        projected = project(looked, info, anew=self._thread_is_lost)
+        messages = [self.thoughts.shown(info, each.message) for each in looked.view.messages]
+        if projected is not None:
+            messages = messages[projected.first :]
+        tools: Sequence[JsonObject] = agent.described_tools if info.tools else ()
         return ModelRequest(
             info,
-            self.agent.system_prompt,
-            [self.thoughts.shown(info, each.message) for each in view.messages],
-            self.fitting.budget.answer_tokens(view.tokens, info.max_output_tokens),
+            "\n\n".join(filter(None, [looked.addition, agent.system_prompt])),
+            messages,
+            self.fitting.budget.answer_tokens(looked.view.tokens, info.max_output_tokens),
             tools,
             self.thinking if info.reasoning else "off",
+            cache_marks(agent.provider_cache, self.session_id, len(messages)),
+            projected.thread if projected is not None else None,
         )
 
     def _tell(self, event: ModelEvent, came: list[str]) -> None:
@@ -205,12 +233,3 @@ class Asking:
                 "timestamp": self.agent.clock.now_ms(),
             }
             await asyncio.to_thread(self.keep, answer)
-
-
-def text_of(message: Message) -> str:
-    """The text of an answer, without thoughts and calls."""
-    blocks = message.get("content")
-    if isinstance(blocks, str):
-        return blocks
-    texts = [b.get("text", "") for b in blocks or [] if b.get("type") == "text"]
-    return "".join(texts)

@@ -14,7 +14,13 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from strandline.context.budget import Budget
-from strandline.context.compaction import CompactionPlan, NoCompaction, plan_compaction
+from strandline.context.compaction import (
+    CompactionPlan,
+    NoCompaction,
+    plan_compaction,
+    summary_tokens,
+)
+from strandline.context.engine import CompactionOutcome
 from strandline.context.summarize import Summary, SummaryRequest
 from strandline.errors import CompactionRefused, SessionBusy, StrandlineError
 from strandline.runtime.agent import Agent
@@ -41,7 +47,7 @@ class Compactor:
     """The compactions of one session, for an agent as it is set up now."""
 
     def __init__(self, session: Session, agent: Agent) -> None:
-        self._session = session
+        self.session = session
         self.agent = agent
         self._pending: PendingCompaction | None = None
 
@@ -145,6 +151,55 @@ class Compactor:
         pending.ended(receipt)
         return receipt
 
+    async def append_supplied(
+        self,
+        outcome: CompactionOutcome,
+        by: str,
+        budget: Budget,
+        trigger: CompactionTrigger,
+        listener: Listener,
+    ) -> CompactionReceipt:
+        """Append a compaction that an engine made; the caller holds the lane.
+
+        Raises `CompactionRefused` where what it keeps is not on the path, or where it would
+        not shrink the context.
+        """
+        receipt = await to_the_end(
+            asyncio.to_thread(self._append_supplied, outcome, by, budget, trigger)
+        )
+        listener(receipt)
+        return receipt
+
+    def _append_supplied(
+        self, outcome: CompactionOutcome, by: str, budget: Budget, trigger: CompactionTrigger
+    ) -> CompactionReceipt:
+        items, tokens = self._items(), self.agent.tokens
+        ids = [item.entry_id for item in items]
+        if outcome.first_kept_entry_id not in ids:
+            raise CompactionRefused(
+                f"nothing was compacted: the engine {by} keeps an entry that is not on the path",
+                remedy="correct the engine's first_kept_entry_id",
+            )
+        first = ids.index(outcome.first_kept_entry_id)
+        sizes = [tokens.of(item.entry_id, item.message) for item in items]
+        after, before = sum(sizes[first:]) + summary_tokens(outcome.summary, tokens), sum(sizes)
+        if after >= before:
+            raise CompactionRefused(
+                f"the compaction of the engine {by} would leave {after:,} of {before:,} tokens",
+                remedy="nothing was written",
+            )
+        receipt = CompactionReceipt(
+            trigger, "", before, after, first, len(items) - first, budget.limit, by
+        )
+        entry_id = self.session.append_compaction(
+            outcome.summary,
+            outcome.first_kept_entry_id or "",
+            budget.provider_tokens(before),
+            details={**outcome.details, "receipt": receipt_object(receipt)},
+            from_hook=True,
+        )
+        return replace(receipt, entry_id=entry_id)
+
     def plan(
         self, budget: Budget, trigger: CompactionTrigger, instructions: str | None = None
     ) -> CompactionPlan:
@@ -170,19 +225,19 @@ class Compactor:
             self._give_up(self._pending, "it was stopped")
 
     def _items(self) -> Sequence[PathMessage]:
-        return self._session.build_context().items
+        return self.session.build_context().items
 
     def _details_before(self, items: Sequence[PathMessage]) -> JsonObject | None:
         if not items or items[0].message.get("role") != "compactionSummary":
             return None
-        details = self._session.entry(items[0].entry_id).data.get("details")
+        details = self.session.entry(items[0].entry_id).data.get("details")
         return details if isinstance(details, dict) else None
 
     async def _write(
         self, pending: PendingCompaction, instructions: str | None
     ) -> tuple[Summary, JsonObject]:
         plan = pending.plan
-        event = BeforeCompact(self._session, pending.trigger, plan, instructions)
+        event = BeforeCompact(self.session, pending.trigger, plan, instructions)
         hooks = self.agent.hooks.session_before_compact
         match await ask_hooks(hooks, event, lambda text: pending.tell(Notice(text))):
             case Cancel(reason):
@@ -249,7 +304,7 @@ class Compactor:
             usage=summary.usage,
             audit=summary.audit,
         )
-        entry_id = self._session.append_compaction(
+        entry_id = self.session.append_compaction(
             text,
             plan.first_kept_entry_id,
             pending.budget.provider_tokens(receipt.tokens_before),

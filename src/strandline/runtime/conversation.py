@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
-from strandline.context.tokens import MessageTokens
+from strandline.context.engine import BootstrapReason, CompactionOutcome, SessionRef
 from strandline.errors import NothingToAnswer, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.branching import Branched, go_to
 from strandline.runtime.delivery import Delivery
-from strandline.runtime.events import CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.events import CacheUsed, CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.family import Parent
 from strandline.runtime.finishing import to_the_end
-from strandline.runtime.inbound import INBOUND_ID, Heard, is_answered
+from strandline.runtime.inbound import HEARTBEAT, INBOUND_ID, Heard, is_answered
 from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS, lane
 from strandline.runtime.registry import OpenSession, SessionRegistry
 from strandline.runtime.silence import Occasion, deliverable
+from strandline.runtime.standing import stand_on
+from strandline.runtime.subagents import Subagents
+from strandline.runtime.tools import Tool
 from strandline.runtime.turn import TurnResult, context_size, run_turn, user_message
 from strandline.runtime.undo import Undone, undo_compaction
-from strandline.runtime.upkeep import Upkeep
 from strandline.runtime.waiting_line import WaitingLine
 from strandline.sessions.rows import SessionRow
 from strandline.transcript.messages import THINKING_LEVELS, Message, ThinkingLevel
 from strandline.transcript.session import Session
+
+Raise = Callable[[Parent], tuple[Subagents, Sequence[Tool]]]
+"""Gives a conversation its sub-agents, and the tools for them."""
 
 MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
 MOST_RECEIPTS = 100
@@ -53,29 +59,37 @@ class Conversation:
         *,
         holder: str,
         lock_timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        children: Raise | None = None,
     ) -> None:
         self._registry = registry
-        self.agent = agent
+        self.subagents: Subagents | None = None
+        self._own_tools: Sequence[Tool] = ()
+        if children is not None:
+            self.subagents, self._own_tools = children(self._as_parent())
+        self.agent = self._equipped(agent)
         self._holder = holder
         self._lock_timeout_ms = lock_timeout_ms
         self._line = WaitingLine(holder, lock_timeout_ms)
         self._receipts: deque[CompactionReceipt] = deque(maxlen=MOST_RECEIPTS)
-        self._stand_on(registry.open(key))
+        self._rotated: AsyncExitStack | None = None
+        self._rotated_from: list[Session] = []
+        self._host = agent.engine.take()
+        self._stand_on(registry.open(key), "opened")
 
     @property
     def key(self) -> str:
         """The session key."""
-        return self._open.key
+        return self._standing.at.key
 
     @property
     def session(self) -> Session:
         """The transcript that the key writes to now."""
-        return self._open.session
+        return self._standing.session
 
     @property
     def session_id(self) -> str:
         """The id of that transcript."""
-        return self._open.row.session_id
+        return self._standing.at.row.session_id
 
     @property
     def row(self) -> SessionRow:
@@ -102,9 +116,13 @@ class Conversation:
         message = user_message(text, self.agent.clock.now_ms()) if isinstance(text, str) else text
         if inbound_id is not None:
             message = {**message, INBOUND_ID: inbound_id}
+        if occasion is not None and occasion.heartbeat:
+            message = {**message, HEARTBEAT: True}
+        if self.subagents is not None and not (occasion and occasion.background):
+            self.subagents.attend()
         async with self._lane():
             if inbound_id is not None and await asyncio.to_thread(
-                self._heard.said_before, inbound_id
+                self._standing.heard.said_before, inbound_id
             ):
                 return await self._turn(None, listener, occasion)
             return await self._turn(message, listener, occasion)
@@ -127,58 +145,67 @@ class Conversation:
             raise NothingToAnswer(
                 f"what was said last in {self.key} has its answer", remedy="say something new"
             )
+        if self.subagents is not None:
+            await self.subagents.catch_up()
         await asyncio.to_thread(self._prepare)
         delivery = Delivery(listener, occasion)
-        upkeep = self._upkeep
+        upkeep, newest_before = self._standing.upkeep, self.session.leaf_id
         try:
             result = await run_turn(
                 self.session,
                 upkeep.agent,
                 message,
                 listener=delivery.hear,
-                compactor=upkeep.compactor,
                 before_compaction=lambda: upkeep.flush_if_due(listener),
                 session_key=self.key,
-                thoughts=upkeep.thoughts,
+                memory=self._standing.memory,
             )
         except BaseException:
             await to_the_end(asyncio.to_thread(self._note_interruption, delivery))
             raise
         finally:
             upkeep.compacted |= bool(delivery.compactions)
+        upkeep = self._standing.upkeep  # an engine may have moved the session
+        await upkeep.after_turn(listener, newest_before)
         try:
             note = self._registry.note_turn
-            await asyncio.to_thread(note, self._open, result, delivery.usages)
+            await asyncio.to_thread(note, self._standing.at, result, delivery.usages)
         except StrandlineError as error:  # the answer is there: nobody is to ask again
             listener(Notice(f"the turn was not noted in the session's row: {error}"))
+        await asyncio.to_thread(self._standing.keep_prompt)
         upkeep.start(listener)
         delivery.finish()
         return replace(result, reply=deliverable(result.reply, occasion))
 
     def _note_interruption(self, delivery: Delivery) -> None:
         with suppress(StrandlineError):  # the error of the turn is the one to tell
-            self._registry.note_interruption(self._open, delivery.usages, delivery.compactions)
+            self._registry.note_interruption(
+                self._standing.at, delivery.usages, delivery.compactions
+            )
 
     async def settle(self) -> tuple[CompactionReceipt, ...]:
         """Wait for what is being done after the last turns; what was compacted in it."""
-        return await self._upkeep.settle()
+        if self.subagents is not None:
+            await self.subagents.wait()
+        return await self._standing.upkeep.settle()
 
     async def compact(
         self, instructions: str | None = None, *, listener: Listener = nobody
-    ) -> CompactionReceipt:
+    ) -> CompactionReceipt | None:
         """Compact now, or join the compaction that is being made (not with `instructions`).
 
-        Raises `CompactionRefused` where it would not help, and `SessionBusy`.
+        None where a context engine made its own things smaller. Raises `CompactionRefused`
+        where it would not help, `SessionBusy` and `EngineError`.
         """
         async with self._lane():
             await asyncio.to_thread(self._set_up)
-        return await self._upkeep.compact(listener, instructions)
+        return await self._standing.upkeep.compact(listener, instructions)
 
     async def preview_compaction(self, instructions: str | None = None) -> CompactionPlan:
         """What `compact` would do. Changes nothing. Raises `CompactionRefused`."""
         await asyncio.to_thread(self.session.refresh)
         await asyncio.to_thread(self._set_up)
-        return await self._upkeep.plan(instructions)
+        return await self._standing.upkeep.plan(instructions)
 
     async def undo_compaction(self) -> Undone:
         """Stand where the conversation stood before its newest compaction.
@@ -213,14 +240,19 @@ class Conversation:
             )
             if gone.summary is not None:
                 note = self._registry.note_usage
-                await asyncio.to_thread(note, self._open, gone.summary.usage)
+                await asyncio.to_thread(note, self._standing.at, gone.summary.usage)
             await to_the_end(self._note_size())
             return gone
 
     async def context_size(self) -> tuple[int, int]:
         """What the context takes, in the provider's tokens, and the window it has."""
         await asyncio.to_thread(self.session.refresh)
-        return await context_size(self.session, self._upkeep.agent)
+        return await context_size(self._standing.memory)
+
+    @property
+    def cache_used(self) -> CacheUsed | None:
+        """What the provider's cache did for the last answer; None where nothing is known."""
+        return self._standing.memory.watch.used
 
     @property
     def compaction_mode(self) -> CompactionMode:
@@ -247,7 +279,7 @@ class Conversation:
 
     async def _choose(self, **choices: str | None) -> None:
         note = self._registry.note_choice
-        await asyncio.to_thread(lambda: note(self._open, **choices))
+        await asyncio.to_thread(lambda: note(self._standing.at, **choices))
 
     async def reset(self) -> None:
         """Go on under the same key with a new session; the old one becomes an archive.
@@ -255,7 +287,7 @@ class Conversation:
         Raises `SessionBusy` while a turn runs on the old one.
         """
         async with self._lane():
-            await self._leave(await asyncio.to_thread(self._registry.reset, self.key))
+            await self._leave(await asyncio.to_thread(self._registry.reset, self.key), "reset")
 
     async def move_to(self, key: str | None) -> None:
         """Go on under another key; None is a new one of its own."""
@@ -269,21 +301,25 @@ class Conversation:
         A compaction that is being made is given up: the old model may be writing it.
         """
         async with self._line.turn(self.key):
-            await self._upkeep.stop()
-            old, self.agent = self.agent, agent
-            self._stand_on(self._open)
+            agent.engine.check(agent.info)
+            await self._standing.upkeep.stop()
+            old, self.agent = self.agent, self._equipped(agent)
+            self._stand_on(self._standing.at, "opened")
             try:
-                await asyncio.to_thread(self._registry.note_model, self._open, agent.info)
+                await asyncio.to_thread(self._registry.note_model, self._standing.at, agent.info)
             finally:
                 await old.aclose()
 
     async def close(self) -> None:
         """Give back the models and the files; what is being done after a turn is given up."""
         try:
-            await self._upkeep.stop()
+            if self.subagents is not None:
+                await self.subagents.close()
+            await self._standing.upkeep.stop()
         finally:
             self.session.close()
             await self.agent.aclose()
+            await self._host.release()
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -303,30 +339,66 @@ class Conversation:
             self.session.append_thinking_level_change(level)
 
     def _set_up(self) -> None:
-        self._upkeep.set_up(self.compaction_mode)
+        self._standing.settle_prompt()
+        self._standing.upkeep.set_up(self.compaction_mode)
 
     async def _note_size(self) -> None:
         """Note in the row what the context takes now: it is not what it was."""
         with suppress(StrandlineError):  # a statistic
-            size, _ = await context_size(self.session, self._upkeep.agent)
-            await asyncio.to_thread(self._registry.note_size, self._open, size)
+            size, _ = await context_size(self._standing.memory)
+            await asyncio.to_thread(self._registry.note_size, self._standing.at, size)
 
-    async def _leave(self, there: OpenSession) -> None:
+    async def _leave(self, there: OpenSession, reason: BootstrapReason = "opened") -> None:
         """Go on with another session."""
         try:
-            await self._upkeep.stop()
+            if self.subagents is not None:
+                await self.subagents.release()
+            await self._standing.upkeep.stop()
         finally:
             self.session.close()
-            self._stand_on(there)
+            self._stand_on(there, reason)
 
-    def _stand_on(self, there: OpenSession) -> None:
-        self._open = there
-        # Counts are kept by entry, and another session may have an entry of the same id.
-        self.agent = replace(self.agent, tokens=MessageTokens(self.agent.tokens.counter))
-        self._heard = Heard(there.session)
-        self._upkeep = Upkeep(
-            there, self.agent, self._registry, lambda: self._lane(there.session), self._receipts
+    def _as_parent(self) -> Parent:
+        return Parent(
+            ref=lambda: SessionRef(self.session_id, self.key, self.session.log_name),
+            session=lambda: self.session,
+            agent=lambda: self.agent,
+            lane=self._lane,
+            go_on=lambda heard: self.retry(listener=heard, occasion=Occasion(background=True)),
         )
+
+    def _equipped(self, agent: Agent) -> Agent:
+        """The agent with the tools that belong to this conversation."""
+        if not self._own_tools:
+            return agent
+        return replace(agent, toolbox=agent.toolbox.plus(self._own_tools))
+
+    def _stand_on(self, there: OpenSession, reason: BootstrapReason) -> None:
+        self._standing = stand_on(
+            there,
+            self.agent,
+            self._registry,
+            self._lane,
+            self._receipts,
+            reason="new" if there.began and reason == "opened" else reason,
+            rotate=self._rotate,
+        )
+        self.agent = self._standing.agent
+
+    async def _rotate(self, outcome: CompactionOutcome) -> None:
+        """Follow the transcript to the successor that an engine made of it, in this very turn.
+
+        Raises `EngineError` where the successor cannot be followed; the old one goes on then.
+        """
+        standing, old = self._standing, self._standing.session
+        successor = await asyncio.to_thread(
+            self._registry.follow, standing.at, outcome, self._host.id
+        )
+        if self._rotated is not None:
+            held = lane(successor.session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
+            await self._rotated.enter_async_context(held)
+        standing.move_to(successor)
+        self._rotated_from.append(old)
 
     @asynccontextmanager
     async def _lane(self, session: Session | None = None) -> AsyncIterator[None]:
@@ -339,8 +411,16 @@ class Conversation:
             if session is None:
                 await self._follow()
             held = session or self.session
-            async with lane(held, holder=self._holder, timeout_ms=self._lock_timeout_ms):
-                yield
+            async with AsyncExitStack() as rotated:
+                taken = lane(held, holder=self._holder, timeout_ms=self._lock_timeout_ms)
+                await rotated.enter_async_context(taken)
+                self._rotated = rotated
+                try:
+                    yield
+                finally:
+                    self._rotated = None
+            while self._rotated_from:  # their locks are given back by now
+                self._rotated_from.pop().close()
 
     async def _follow(self) -> None:
         row = await asyncio.to_thread(self._registry.row, self.key)

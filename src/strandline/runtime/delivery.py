@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from strandline.runtime.asking import text_of
+from strandline.runtime.answers import text_of
 from strandline.runtime.events import (
     AnswerBroken,
     AnswerKept,

@@ -124,6 +124,53 @@ class MemoryFlushed:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerSummarised:
+    """A summary of layer 4 was made: of how many messages, tokens before and after, ours.
+
+    `summarizer` wrote it; `usage` and `audit` are as in a `CompactionReceipt`.
+    """
+
+    messages: int
+    tokens_before: int
+    tokens_after: int
+    summarizer: str
+    usage: Usage | None = None
+    audit: Audit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixChange:
+    """A request does not begin with the bytes of the one before, so the provider's cache is lost.
+
+    `part` is where the first change is (``model``, ``tools``, ``system prompt`` or
+    ``message``), `byte` how far into the prompt, written as JSON, `entry_id` whose message it is,
+    and `why` what made it. `lost_tokens` are ours, behind that place.
+    """
+
+    part: str
+    byte: int
+    entry_id: str | None
+    why: str
+    lost_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUsed:
+    """What the provider's cache did for one answer, in its tokens.
+
+    `expected` is what the call before lets one expect to be read. `why` explains a drop, and is
+    empty where there is none; `change` is the change of the prompt that made it, if that did.
+    """
+
+    read: int
+    written: int
+    fresh: int
+    expected: int
+    why: str = ""
+    change: PrefixChange | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something that a person should know; the turn goes on."""
 
@@ -142,6 +189,8 @@ TurnEvent = (
     | CompactionStarted
     | CompactionReceipt
     | MemoryFlushed
+    | LayerSummarised
+    | CacheUsed
     | Notice
 )
 Listener = Callable[[TurnEvent], None]

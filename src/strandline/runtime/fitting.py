@@ -2,24 +2,25 @@
 
 Our count is an estimate; what a provider reports or refuses corrects it. Where the context
 is too large it is compacted, as far as the mode allows and as that helps; what is still too
-much gives way in the view (`strandline.context.limit`). Source: spec 3, Budget and
-compaction.
+much gives way in the view (`strandline.context.limit`). An engine that owns compaction is asked
+instead, and what it assembled is not cut. Source: spec 3, Budget and compaction; Engine slot.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from strandline.context.assemble import Limit, prepare, within
-from strandline.context.budget import Budget, calibrated, scale_of
+from strandline.context.assemble import Limit, within
+from strandline.context.budget import Budget, calibrated
+from strandline.context.shorten import shorten_larger
 from strandline.context.view import View
-from strandline.errors import ModelError, StrandlineError
+from strandline.errors import EngineError, ModelError, StrandlineError
 from strandline.runtime.agent import Agent, Backend
+from strandline.runtime.assembling import Assembled, Assembling
 from strandline.runtime.compacting import Compactor
 from strandline.runtime.events import CompactionReceipt, CompactionTrigger, Listener, Notice
-from strandline.transcript.session import Session
 
 MOST_OVERFLOWS = 4
 """A provider that refuses this often for its size will not be asked again in this turn."""
@@ -37,8 +38,7 @@ class Fitting:
     `before_compaction` is awaited before a turn compacts: there the memory is flushed.
     """
 
-    session: Session
-    agent: Agent
+    assembling: Assembling
     backend: Backend
     compactor: Compactor
     listener: Listener
@@ -50,38 +50,55 @@ class Fitting:
     compactions: list[CompactionReceipt] = field(default_factory=list)
 
     @property
+    def agent(self) -> Agent:
+        """Who answers."""
+        return self.assembling.agent
+
+    @property
     def budget(self) -> Budget:
         """The budget as it is known now."""
-        return self.agent.budget(self.backend.info, scale=self.scale, window=self.window)
+        return self.agent.budget(
+            self.backend.info,
+            scale=self.scale,
+            window=self.window,
+            addition_tokens=self.assembling.addition_tokens,
+        )
+
+    @property
+    def fixed_tokens(self) -> int:
+        """What a request takes before its first message, ours."""
+        return self.agent.fixed_tokens(self.backend.info) + self.assembling.addition_tokens
 
     async def calibrate(self) -> None:
         """Take the scale from the newest usage on the path."""
-        self.scale = await asyncio.to_thread(self._scale_so_far)
+        self.scale = await asyncio.to_thread(self.assembling.scale, self.backend.info)
 
-    async def look(self) -> View:
-        """The view of the leaf before anything makes room."""
-        return await asyncio.to_thread(self._prepare)
+    async def look(self) -> Assembled:
+        """The context of the leaf before anything makes room. Raises `EngineError`."""
+        return await self.assembling.look(self.budget, self.backend.info, self.listener)
 
-    async def view_to_send(self) -> View:
-        """A view within the budget: compacted where that helps, then cut down.
+    async def to_send(self) -> Assembled:
+        """A context within the budget: compacted where that helps, then cut down.
 
         While a compaction is being made it may be a little larger, so that nobody waits for
         the summary who need not. Raises `ContextOverflow` when nothing makes it fit, or the mode
-        is "error".
+        is "error", and `EngineError`.
         """
+        looked = await self.look()
+        if looked.is_final:
+            return replace(looked, view=await asyncio.to_thread(self._capped, looked.view))
         mode = self.agent.compaction.effective_mode
-        view = await self.look()
         if mode == "auto":
             for _ in range(MOST_COMPACTIONS_BEFORE_SENDING):
-                if not self.budget.is_over(view.tokens):
+                if not self.budget.is_over(looked.compared_tokens):
                     break
-                if self._need_not_wait(view):
-                    return view
+                if self._need_not_wait(looked.view):
+                    return looked
                 if not await self._compact_if_it_helps("pre-send"):
                     break
-                view = await self.look()
+                looked = await self.look()
         limit: Limit = "none" if mode == "error" else "oldest_turns"
-        return await asyncio.to_thread(self._within, view, limit)
+        return replace(looked, view=await asyncio.to_thread(self._within, looked.view, limit))
 
     def _need_not_wait(self, view: View) -> bool:
         refused = self.overflows or self.results_are_capped
@@ -89,34 +106,48 @@ class Fitting:
         return meanwhile and not refused
 
     async def after_overflow(self, error: ModelError, view: View) -> bool:
-        """Learn from a refusal and make room; False when it is time to give up."""
+        """Learn from a refusal and make room; False when it is time to give up.
+
+        Raises `EngineError`.
+        """
         if self.overflows + 1 >= MOST_OVERFLOWS:
             return False
         self.overflows += 1
         # From the second on, and for the rest of the turn: what was sent once keeps its bytes.
         self.results_are_capped = self.results_are_capped or self.overflows > 1
         self._learn(error, view)
-        if self.overflows == 1 and self.agent.compaction.effective_mode == "auto":
-            await self._compact_if_it_helps("overflow")
+        engine = self.agent.engine
+        if self.overflows == 1 and not engine.is_legacy and engine.owns_compaction:
+            await self._engine_compacts()
+        elif self.overflows == 1 and self.agent.compaction.effective_mode == "auto":
+            if engine.is_legacy or not await self._engine_compacts():
+                await self._compact_if_it_helps("overflow")
+        return True
+
+    async def _engine_compacts(self) -> bool:
+        """Let the engine make room; False where it declines."""
+        try:
+            if self.before_compaction is not None:
+                await self.before_compaction()
+            compact = self.assembling.engine.compact
+            receipt = await compact(self.budget, "overflow", self.listener)
+        except EngineError:
+            raise
+        except StrandlineError as refusal:
+            self.listener(Notice(f"not compacted (overflow): {refusal}"))
+            return False
+        if receipt is not None:
+            self.compactions.append(receipt)
         return True
 
     def answered(self) -> None:
         """The model took the context: what it refuses next is another matter."""
         self.overflows = 0
 
-    def _scale_so_far(self) -> float:
-        info = self.backend.info
-        return scale_of(
-            self.session.build_context().items,
-            self.agent.tokens,
-            fixed=self.agent.fixed_tokens(info),
-            model=(info.provider, info.id),
-        )
-
     def _learn(self, error: ModelError, view: View) -> None:
         """Take the provider's own count, or suppose a finer one, as it refused ours."""
         info = self.backend.info
-        estimate = view.tokens + self.agent.fixed_tokens(info)
+        estimate = view.tokens + self.fixed_tokens
         if error.window_tokens:
             self.window = min(error.window_tokens, info.context_window)
         reported = error.prompt_tokens or int(estimate * self.scale * BLIND_CORRECTION)
@@ -125,19 +156,15 @@ class Fitting:
         if self.scale <= before:  # its numbers explain nothing: suppose that it counts finer
             self.scale = before * BLIND_CORRECTION
 
-    def _prepare(self, tool_result_cap: int | None = None) -> View:
-        return prepare(
-            self.session.build_context().items,
-            budget=self.budget,
-            tokens=self.agent.tokens,
-            tool_result_cap=tool_result_cap,
-        )
+    def _capped(self, view: View) -> View:
+        if not self.results_are_capped:
+            return view
+        cap = self.budget.tool_result_cap
+        return shorten_larger(view, cap, self.agent.tokens, role="toolResult")
 
     def _within(self, view: View, limit: Limit) -> View:
-        budget = self.budget
-        if self.results_are_capped:
-            view = self._prepare(budget.tool_result_cap)
-        return within(view, budget=budget, tokens=self.agent.tokens, limit=limit)
+        capped = self._capped(view)
+        return within(capped, budget=self.budget, tokens=self.agent.tokens, limit=limit)
 
     async def _compact_if_it_helps(self, trigger: CompactionTrigger) -> bool:
         try:

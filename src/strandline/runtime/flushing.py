@@ -10,25 +10,25 @@ turn. Source: spec 3, Memory flush.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from strandline.clock import iso_from_ms
-from strandline.context.assemble import assemble
+from strandline.context.assemble import within
 from strandline.context.budget import Budget
 from strandline.context.shorten import shorten_message
 from strandline.context.view import View
 from strandline.errors import ModelError, StrandlineError
 from strandline.runtime.agent import Agent
+from strandline.runtime.cache_marks import cache_marks
 from strandline.runtime.events import Listener, MemoryFlushed, Notice
 from strandline.runtime.finishing import to_the_end
+from strandline.runtime.fitting import Fitting
 from strandline.runtime.model import Failed, Finished, ModelRequest
 from strandline.runtime.spending import usage_sum
 from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import calls_in
 from strandline.runtime.tools import Toolbox, ToolCall
-from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import JsonObject, Message, Usage
 from strandline.transcript.session import Session
 
@@ -54,26 +54,24 @@ def can_flush(agent: Agent) -> bool:
     return settings.enabled and info.tools and WRITES_MEMORY in agent.toolbox.names
 
 
-def looked_back_on(items: Sequence[PathMessage]) -> Sequence[PathMessage]:
+def looked_back_on(view: View) -> View:
     """What of a context a flush is shown: all but a message that waits for its answer."""
-    end = len(items)
-    while end and items[end - 1].message.get("role") == "user":
+    end = len(view.messages)
+    while end and view.messages[end - 1].message.get("role") == "user":
         end -= 1
-    return items[:end]
+    return View(view.messages[:end])
 
 
 @dataclass
 class Flush:
-    """One flush of one session.
+    """One flush of one session, whose context `fitting` looks at: it begins as a turn's does.
 
     `thoughts` knows which its model takes back no more. `usage` is what it used so far. It
     counts as `done` as soon as the model has answered, whatever fails later: what is left of
     it is not worth a second one.
     """
 
-    session: Session
-    agent: Agent
-    budget: Budget
+    fitting: Fitting
     listener: Listener
     session_key: str
     thoughts: Thoughts = field(default_factory=Thoughts)
@@ -81,12 +79,20 @@ class Flush:
     notes: int = 0
     usage: Usage | None = None
     done: bool = False
+    addition: str = ""
+    budget: Budget = field(init=False)
+
+    @property
+    def agent(self) -> Agent:
+        """Whose memory it is."""
+        return self.fitting.agent
 
     async def run(self) -> None:
-        """Do it. Raises nothing but cancellation."""
-        items = await asyncio.to_thread(lambda: self.session.build_context().items)
-        told = looked_back_on(items)
-        if not told:
+        """Do it. Raises nothing but cancellation and `EngineError`."""
+        looked = await self.fitting.look()
+        self.budget, self.addition = self.fitting.budget, looked.addition
+        told = looked_back_on(looked.view)
+        if not told.messages:
             return
         try:
             async with asyncio.timeout(MOST_S):
@@ -101,14 +107,18 @@ class Flush:
         if self.done:
             self.listener(MemoryFlushed(self.notes, self.usage))
 
+    @property
+    def _session(self) -> Session:
+        return self.fitting.assembling.session
+
     def _missed(self, why: str) -> None:
         self.listener(Notice(f"the memory was not flushed{' to the end' * self.done}: {why}"))
 
-    async def _converse(self, items: Sequence[PathMessage]) -> None:
+    async def _converse(self, told: View) -> None:
         tools = self.agent.toolbox.only(lambda tool: tool.name in ALLOWED)
         self.said.append(self._prompt())
         for _ in range(MOST_ROUNDS):
-            answer = await self._answer(items)
+            answer = await self._answer(told)
             self.said.append(answer)
             calls = calls_in(answer)
             if not calls:
@@ -116,11 +126,11 @@ class Flush:
             for block in calls:
                 self.said.append(await self._answered(tools, block))
 
-    async def _answer(self, items: Sequence[PathMessage]) -> Message:
+    async def _answer(self, told: View) -> Message:
         """The next answer; to less of the context where the model refuses its size."""
         halvings = 0
         while True:
-            view = await asyncio.to_thread(self._view, items)
+            view = await asyncio.to_thread(self._view, told)
             try:
                 return await self._ask(view)
             except ModelError as error:
@@ -129,11 +139,11 @@ class Flush:
             halvings += 1
             self.budget = replace(self.budget, limit=self.budget.limit // 2)
 
-    def _view(self, items: Sequence[PathMessage]) -> View:
+    def _view(self, told: View) -> View:
         tokens = self.agent.tokens
-        limit = self.budget.limit - sum(map(tokens.count, self.said))
+        limit = self.budget.view_limit - sum(map(tokens.count, self.said))
         smaller = replace(self.budget, limit=max(1, limit))
-        return assemble(items, budget=smaller, tokens=tokens, limit="oldest_turns")
+        return within(told, budget=smaller, tokens=tokens, limit="oldest_turns")
 
     def _prompt(self) -> Message:
         now_ms = self.agent.clock.now_ms()
@@ -143,11 +153,19 @@ class Flush:
 
     async def _ask(self, view: View) -> Message:
         agent = self.agent
-        system = "\n\n".join(filter(None, [agent.system_prompt, agent.flush.system_prompt]))
+        parts = [self.addition, agent.system_prompt, agent.flush.system_prompt]
+        system = "\n\n".join(filter(None, parts))
         said = (self.thoughts.shown(agent.info, each.message) for each in view.messages)
         messages = [*said, *self.said]
         room = self.budget.answer_tokens(self.budget.limit, agent.info.max_output_tokens)
-        request = ModelRequest(agent.info, system, messages, room, agent.described_tools)
+        request = ModelRequest(
+            agent.info,
+            system,
+            messages,
+            room,
+            agent.described_tools,
+            cache=cache_marks(agent.provider_cache, self._session.session_id, len(messages)),
+        )
         async with aclosing(agent.model.stream(request)) as events:
             async for event in events:
                 if isinstance(event, Finished):
@@ -179,4 +197,4 @@ class Flush:
     def _keep(self) -> None:
         data = {"notes": self.notes, "messages": self.said, "usage": self.usage}
         with suppress(StrandlineError):  # a full disk is told by the turn that meets it
-            self.session.append_custom(CUSTOM_TYPE, data)
+            self._session.append_custom(CUSTOM_TYPE, data)

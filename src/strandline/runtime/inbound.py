@@ -6,11 +6,15 @@ its own it is one entry all the same. Source: cases/faults, A14.
 
 from __future__ import annotations
 
+from strandline.runtime.announcing import waits_for_answer
 from strandline.transcript.entries import MessageEntry
 from strandline.transcript.session import Session
 
 INBOUND_ID = "inboundId"
 """The key of a user's message that holds the id which its bringer gave it."""
+
+HEARTBEAT = "heartbeat"
+"""The key of a user's message that no person wrote: a heartbeat's. Its value is true."""
 
 LOOKED_BACK = 1000
 """As many entries of the path are looked at, the newest, before all that come later."""
@@ -48,6 +52,11 @@ class Heard:
             self._ids[inbound_id] = None
 
 
+def is_heartbeat(message: object) -> bool:
+    """Whether no person wrote the message."""
+    return isinstance(message, dict) and message.get(HEARTBEAT) is True
+
+
 def is_answered(session: Session) -> bool:
     """Whether what was said last has its answer, or nothing was said.
 
@@ -59,5 +68,7 @@ def is_answered(session: Session) -> bool:
                 # A failed answer is none, and one that calls tools is not finished.
                 return item.message.get("stopReason") not in {"error", "aborted", "toolUse"}
             case "user" | "toolResult":
+                return False
+            case "custom" if waits_for_answer(item.message):
                 return False
     return True

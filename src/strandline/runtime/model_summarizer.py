@@ -21,7 +21,7 @@ from strandline.context.dialogue import spoken_texts
 from strandline.context.portions import first_part, told_size
 from strandline.context.sections import COURSE, written_sections
 from strandline.context.shorten import shorten_text
-from strandline.context.summarize import Summary, SummaryRequest
+from strandline.context.summarize import Audit, Summary, SummaryRequest
 from strandline.context.tokens import MESSAGE_OVERHEAD_TOKENS, MessageTokens
 from strandline.errors import ModelError, ModelErrorKind
 from strandline.runtime.model import Failed, Finished, Model, ModelInfo, ModelRequest
@@ -117,8 +117,34 @@ class ModelSummarizer:
             text = await work.text()
         except ModelError as error:
             raise UnfinishedSummary(error, work.usage) from error
-        text, audit = await asyncio.to_thread(repaired, request, text, self.tokens.counter)
+        text, audit = await asyncio.to_thread(self.finished, request, text)
         return Summary(text, self.name, tuple(work.notes), work.usage, audit)
+
+    # -- what kind of summary it is: others override these ----------------------------------
+
+    def prompts(
+        self, part: SummaryRequest, previous: str | None, max_tokens: int
+    ) -> tuple[str, str]:
+        """The system prompt and the question for one part; `previous` is of the parts before."""
+        counter = self.tokens.counter
+        wish = part.instructions and shorten_text(part.instructions, max_tokens // 2, counter)
+        system = summary_system_prompt(max_tokens, tells_request=part.tells_request)
+        return system, summary_question(part, previous=previous, instructions=wish)
+
+    def problem(self, text: str, *, is_cut: bool) -> str | None:
+        """Why an answer is no summary, None where it is one; a cut one reached its limit."""
+        sections = written_sections(text)
+        if not sections:
+            return "wrote an empty summary"
+        if is_cut and set(sections) == {COURSE} and not text.startswith("#"):
+            return "wrote no sections before its answer reached its limit"
+        return None
+
+    def finished(self, request: SummaryRequest, text: str) -> tuple[str, Audit]:
+        """The text with what it lost put back, within its bound, and the audit of it."""
+        return repaired(request, text, self.tokens.counter)
+
+    # -- how the model counts ----------------------------------------------------------------
 
     def learn(self, error: ModelError, estimate: int) -> None:
         """Take the provider's own counts from its refusal, where it gave them."""
@@ -208,11 +234,7 @@ class _Work:
         # of rules and names is put back when the whole is audited.
         if previous is not None:
             previous = shorten_text(previous, self._output, self._counter)
-        wish = part.instructions and shorten_text(
-            part.instructions, self._output // 2, self._counter
-        )
-        system = summary_system_prompt(self._output, tells_request=part.tells_request)
-        question = summary_question(part, previous=previous, instructions=wish)
+        system, question = self._by.prompts(part, previous, self._output)
         size = self._counter.count(system) + self._counter.count(question)
         return _Call(system, question, size + 2 * MESSAGE_OVERHEAD_TOKENS, self._output)
 
@@ -320,13 +342,12 @@ class _Work:
     def _accepted(self, message: Message) -> str:
         """The text of an answer that is a summary. Raises `ModelError` for what is none."""
         text = "\n".join(spoken_texts(message)).strip()
-        sections = written_sections(text)
-        if not sections:
-            raise self._unusable("wrote an empty summary")
-        if message.get("stopReason") != "length":
+        is_cut = message.get("stopReason") == "length"
+        problem = self._by.problem(text, is_cut=is_cut)
+        if problem is not None:
+            raise self._unusable(problem)
+        if not is_cut:
             return text
-        if set(sections) == {COURSE} and not text.startswith("#"):
-            raise self._unusable("wrote no sections before its answer reached its limit")
         self.notes.append(f"{self._by.name} reached its output limit: its summary ends early")
         return text.rpartition("\n")[0] or text
 

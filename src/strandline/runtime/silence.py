@@ -45,10 +45,14 @@ _ARROWS = ("→", "⇒", "->", "=>")
 
 @dataclass(frozen=True)
 class Occasion:
-    """What a reply answers: a background turn (heartbeat, cron, flush) or someone in a chat."""
+    """What a reply answers: a background turn (heartbeat, cron, flush) or someone in a chat.
+
+    `heartbeat`: the turn's message is a heartbeat's, which no person wrote.
+    """
 
     background: bool = False
     chat_type: Literal["direct", "group", "room"] = "direct"
+    heartbeat: bool = False
 
     @property
     def only_whole(self) -> bool:

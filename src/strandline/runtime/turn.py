@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 
 from strandline.runtime.agent import Agent
-from strandline.runtime.asking import Asking, text_of
+from strandline.runtime.answers import text_of
+from strandline.runtime.asking import Asking
+from strandline.runtime.assembling import Assembling
 from strandline.runtime.compacting import Compactor
+from strandline.runtime.engine_session import EngineSession
 from strandline.runtime.events import AnswerKept, CompactionReceipt, Listener, Notice, nobody
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import BeforeCompaction, Fitting
 from strandline.runtime.model import ModelInfo
+from strandline.runtime.prefix_watch import PrefixWatch
 from strandline.runtime.spending import usage_sum
 from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, ToolRun, calls_cut_off, calls_in
@@ -77,46 +81,77 @@ async def run_turn(
     message: Message | None,
     *,
     listener: Listener = nobody,
-    compactor: Compactor | None = None,
     before_compaction: BeforeCompaction | None = None,
     session_key: str = "",
-    thoughts: Thoughts | None = None,
+    memory: TurnMemory | None = None,
 ) -> TurnResult:
     """Append `message`, have the agent answer it, append the answer.
 
     Without a message, what was said last is answered (again). The caller holds the session's
     lane. Cancelling the task stops the reply and keeps what came of it, as an aborted
-    answer. Raises `ModelError` when no model answered and `ContextOverflow` when nothing can
-    make the context fit (or the mode is "error"); the user's message is in the transcript
-    either way. `thoughts` remembers across the turns of a session which thoughts were refused.
+    answer. Raises `ModelError` when no model answered, `ContextOverflow` when nothing can
+    make the context fit (or the mode is "error"), and `EngineError`; the user's message is in
+    the transcript either way. `memory` is what the turns of a session have in common.
     """
-    turn = _Turn(
-        session,
-        agent,
-        listener,
-        compactor or Compactor(session, agent),
-        session_key,
-        thoughts or Thoughts(),
-    )
+    turn = _Turn(agent, listener, session_key, memory or TurnMemory.of(session, agent, session_key))
     return await turn.run(message, before_compaction)
 
 
-async def context_size(session: Session, agent: Agent) -> tuple[int, int]:
-    """What the context takes, in the provider's tokens, and the window it has."""
-    fitting = Fitting(session, agent, agent.backends[0], Compactor(session, agent), nobody)
+@dataclass
+class TurnMemory:
+    """What the turns of one session remember together: how its contexts are assembled, the
+    compaction in the making, thoughts that were refused, what was sent last.
+    """
+
+    assembling: Assembling
+    compactor: Compactor
+    thoughts: Thoughts = field(default_factory=Thoughts)
+    watch: PrefixWatch = field(default_factory=PrefixWatch)
+
+    @classmethod
+    def of(cls, session: Session, agent: Agent, session_key: str = "") -> TurnMemory:
+        """The memory of a session that nothing is remembered of."""
+        compactor = Compactor(session, agent)
+        engine = EngineSession(session, agent, compactor, session_key)
+        return cls(Assembling(session, agent, engine), compactor)
+
+    def set_up(self, agent: Agent) -> None:
+        """From here on the agent is set up like that."""
+        self.assembling.agent = self.assembling.engine.agent = self.compactor.agent = agent
+
+    def move_to(self, session: Session) -> None:
+        """The session goes on in another transcript."""
+        engine = self.assembling.engine
+        self.assembling.session = engine.session = self.compactor.session = session
+
+    def fitting(self, listener: Listener = nobody) -> Fitting:
+        """Dealings with the window of the model that is asked first."""
+        first = self.assembling.agent.backends[0]
+        return Fitting(self.assembling, first, self.compactor, listener)
+
+
+async def context_size(memory: TurnMemory) -> tuple[int, int]:
+    """What the context takes, in the provider's tokens, and the window it has.
+
+    Raises `EngineError`.
+    """
+    fitting = memory.fitting()
     await fitting.calibrate()
-    view = await fitting.look()
-    return fitting.budget.provider_tokens(view.tokens), fitting.budget.window
+    looked = await fitting.look()
+    return fitting.budget.provider_tokens(looked.view.tokens), fitting.budget.window
 
 
 @dataclass(frozen=True)
 class _Turn:
-    session: Session
     agent: Agent
     listener: Listener
-    compactor: Compactor
     session_key: str
-    thoughts: Thoughts
+    memory: TurnMemory
+
+    @property
+    def session(self) -> Session:
+        """The transcript, which an engine's compaction may replace."""
+        return self.memory.assembling.session
 
     async def run(
         self, message: Message | None, before_compaction: BeforeCompaction | None
@@ -129,7 +164,7 @@ class _Turn:
         asking = await self._asking(before_compaction)
         answers = await self._converse(asking)
         await asking.fitting.calibrate()  # the answers tell how the provider counts
-        view = await asking.fitting.look()
+        looked = await asking.fitting.look()
         return TurnResult(
             reply=text_of(answers[-1]),
             message=answers[-1],
@@ -137,28 +172,30 @@ class _Turn:
             answers=tuple(answers),
             info=asking.backend.info,
             compactions=tuple(asking.fitting.compactions),
-            context_tokens=asking.fitting.budget.provider_tokens(view.tokens),
+            context_tokens=asking.fitting.budget.provider_tokens(looked.view.tokens),
             context_window=asking.fitting.budget.window,
             duration_ms=self.agent.clock.now_ms() - started_ms,
         )
 
     async def _asking(self, before_compaction: BeforeCompaction | None) -> Asking:
+        memory = self.memory
         fit = partial(
             Fitting,
-            self.session,
-            self.agent,
-            compactor=self.compactor,
+            memory.assembling,
+            compactor=memory.compactor,
             listener=self.listener,
             before_compaction=before_compaction,
         )
         thinking = await asyncio.to_thread(self._thinking)
         asking = Asking(
             self.agent,
+            self.session.session_id,
             lambda backend: fit(backend=backend),
-            self.session.append_message,
+            self._append_now,
             self.listener,
             thinking,
-            self.thoughts,
+            memory.thoughts,
+            memory.watch,
         )
         await asking.fitting.calibrate()
         return asking
@@ -173,7 +210,7 @@ class _Turn:
         """Ask, run tools, ask again, until an answer calls none."""
         tools = ToolRun(
             self.agent.toolbox,
-            self.session.append_message,
+            self._append_now,
             self.listener,
             self.agent.clock,
             self.agent.id,
@@ -181,8 +218,11 @@ class _Turn:
         )
         answers: list[Message] = []
         while True:
+            before = await asyncio.to_thread(self._answered_before)
             answer = await asking.answer()
-            await self._keep(answer, tools)
+            self._tell_cache(answer, before)
+            entry_id = await self._keep(answer, tools)
+            self.memory.assembling.sent(entry_id, asking.sent_tokens)
             answers.append(answer)
             calls = calls_in(answer)
             if not calls:
@@ -198,7 +238,26 @@ class _Turn:
         await tools.refuse(calls, why)
         self.listener(Notice(f"the turn was ended after {MOST_ROUNDS} rounds of tools"))
 
-    async def _keep(self, answer: Message, tools: ToolRun) -> None:
+    def _answered_before(self) -> Message | None:
+        """The answer that the session has had last."""
+        items = self.session.build_context().items
+        said = (item.message for item in reversed(items) if isinstance(item.message, dict))
+        return next((message for message in said if message.get("role") == "assistant"), None)
+
+    def _tell_cache(self, answer: Message, before: Message | None) -> None:
+        """Tell what the provider's cache did for an answer."""
+        was = before if before and same_model(before, answer) else {}
+        said_ms, idle_ms = was.get("timestamp"), None
+        if isinstance(said_ms, int | float):
+            idle_ms = answer["timestamp"] - said_ms
+        lifetime_ms = self.agent.policy.cache_lifetime_ms
+        used = self.memory.watch.answered(
+            answer.get("usage"), was.get("usage"), idle_ms, lifetime_ms
+        )
+        if used is not None:
+            self.listener(used)
+
+    async def _keep(self, answer: Message, tools: ToolRun) -> str:
         """Append an answer; where the turn is stopped in this moment, with its calls answered."""
         try:
             entry_id = await self._append(answer)
@@ -206,7 +265,16 @@ class _Turn:
             await tools.refuse(calls_in(answer), NOT_RUN)
             raise
         self.listener(AnswerKept(answer, entry_id))
+        return entry_id
 
     async def _append(self, message: Message) -> str:
         # What is complete is kept, even when the turn is stopped in this moment.
-        return await to_the_end(asyncio.to_thread(self.session.append_message, message))
+        return await to_the_end(asyncio.to_thread(self._append_now, message))
+
+    def _append_now(self, message: Message) -> str:
+        return self.session.append_message(message)
+
+
+def same_model(one: Message, other: Message) -> bool:
+    """Whether one model gave both answers."""
+    return all(one.get(key) == other.get(key) for key in ("provider", "model"))

@@ -7,26 +7,17 @@ spec 3, Budget and compaction; spec 1, Branches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
-from strandline.errors import CompactionRefused, StrandlineError
+from strandline.errors import CompactionRefused
+from strandline.runtime.saying_again import CannotBeSaid, say_again_from
 from strandline.transcript.entries import (
     AnyEntry,
     CompactionEntry,
-    CustomEntry,
     CustomMessageEntry,
-    LabelEntry,
     MessageEntry,
-    ModelChangeEntry,
-    SessionInfoEntry,
-    ThinkingLevelChangeEntry,
 )
-from strandline.transcript.messages import Message
-from strandline.transcript.session import SUMMARY_ROLES, Session
-
-Copy = Callable[[], str] | None
+from strandline.transcript.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,60 +50,12 @@ def undo_compaction(session: Session) -> Undone:
 def _undo(
     session: Session, before: str | None, compaction: CompactionEntry, later: list[AnyEntry]
 ) -> Undone:
-    copies = [(entry.id, _copy(session, entry)) for entry in later]
-    stood = session.leaf_id
-    if before is None:
-        session.reset_leaf()
-    else:
-        session.branch(before)
     try:
-        _say_again(session, copies)
-    except StrandlineError:
-        with suppress(StrandlineError):  # the first error is the one to tell
-            session.branch(stood or compaction.id)
-        raise
+        say_again_from(session, before, later)
+    except CannotBeSaid as refusal:
+        raise CompactionRefused(
+            f"the compaction cannot be undone: an entry of type {refusal.kind} came after it",
+            remedy="`/branch ENTRY` goes back to an entry before the compaction",
+        ) from None
     said = sum(isinstance(entry, MessageEntry | CustomMessageEntry) for entry in later)
     return Undone(compaction.id, said)
-
-
-def _say_again(session: Session, copies: list[tuple[str, Copy]]) -> None:
-    labels = session.labels()
-    copied = {original: copy() for original, copy in copies if copy is not None}
-    for original, again in copied.items():
-        if original in labels:
-            # One after the other: a label that two entries have names neither.
-            session.append_label(original, None)
-            session.append_label(again, labels[original])
-
-
-def _can_be_said(message: Message) -> bool:
-    """Whether `append_message` takes it; files of others hold all kinds of things."""
-    role = message.get("role")
-    return isinstance(role, str) and role not in SUMMARY_ROLES
-
-
-def _copy(session: Session, entry: AnyEntry) -> Copy:
-    """What says the entry again; None for what holds without being said again."""
-    match entry:
-        case MessageEntry(message=message) if _can_be_said(message):
-            return lambda: session.append_message(message)
-        case CustomMessageEntry():
-            return lambda: session.append_custom_message(
-                entry.custom_type,
-                entry.content,
-                display=entry.display,
-                details=entry.data.get("details"),
-            )
-        case ModelChangeEntry():
-            return lambda: session.append_model_change(entry.provider, entry.model_id)
-        case ThinkingLevelChangeEntry():
-            return lambda: session.append_thinking_level_change(entry.thinking_level)
-        case CustomEntry():  # a plugin looks for its state on the branch
-            return lambda: session.append_custom(entry.custom_type, entry.data.get("data"))
-        case LabelEntry() | SessionInfoEntry():
-            return None
-        case _:
-            raise CompactionRefused(
-                f"the compaction cannot be undone: an entry of type {entry.type} came after it",
-                remedy="`/branch ENTRY` goes back to an entry before the compaction",
-            )

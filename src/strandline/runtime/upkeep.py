@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
@@ -26,21 +26,20 @@ from strandline.runtime.events import (
     Listener,
     Notice,
     TurnEvent,
-    nobody,
 )
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import Fitting
 from strandline.runtime.flushing import Flush, can_flush
 from strandline.runtime.pending_compaction import PendingCompaction
 from strandline.runtime.registry import OpenSession, SessionRegistry
-from strandline.runtime.thoughts import Thoughts
+from strandline.runtime.turn import TurnMemory, context_size
 
 
 @dataclass
 class Upkeep:
     """The upkeep of one session; `agent` is the one that answers, with the session's mode.
 
-    `lane` is the session's; `thoughts` are those that its models take back no more.
+    `lane` is the session's; `memory` is what its turns have in common.
     `receipts` takes those that nobody was told of yet (`settle`). `compacted` is set when a
     compaction was made, for whoever renews what depends on that.
     """
@@ -49,14 +48,15 @@ class Upkeep:
     agent: Agent
     registry: SessionRegistry
     lane: Lane
+    memory: TurnMemory
     receipts: deque[CompactionReceipt]
     compacted: bool = False
-    compactor: Compactor = field(init=False)
-    thoughts: Thoughts = field(default_factory=Thoughts)
     _task: asyncio.Task[None] | None = None
 
-    def __post_init__(self) -> None:
-        self.compactor = Compactor(self.at.session, self.agent)
+    @property
+    def compactor(self) -> Compactor:
+        """The compactions of the session."""
+        return self.memory.compactor
 
     def set_up(self, mode: CompactionMode) -> None:
         """Let the agent be as the session's mode and the newest compaction want it."""
@@ -69,7 +69,8 @@ class Upkeep:
         if agent.compaction.effective_mode != mode:
             compaction = replace(agent.compaction, enabled=True, mode=mode)
             agent = replace(agent, compaction=compaction)
-        self.agent = self.compactor.agent = agent
+        self.agent = agent
+        self.memory.set_up(agent)
 
     def start(self, listener: Listener) -> None:
         """See to it, unless that is being done already."""
@@ -93,15 +94,51 @@ class Upkeep:
 
     async def compact(
         self, listener: Listener, instructions: str | None = None
-    ) -> CompactionReceipt:
+    ) -> CompactionReceipt | None:
         """Compact because a person wants it, or join the compaction that is being made.
 
         The lane is held at the beginning and at the end only. Raises `CompactionRefused`
-        where it would not help, `SessionBusy`, and what the summariser raises.
+        where it would not help, `SessionBusy`, and what the summariser or the engine raises.
+        None where an engine made its own things smaller, and the transcript stays as it is.
         """
         listener = _harmless(listener)
+        if not self.agent.engine.is_legacy:
+            return await self._engine_compacts(listener, instructions)
         pending = await self._begin("manual", listener, instructions)
         return await self._finish(pending, listener)
+
+    async def _engine_compacts(
+        self, listener: Listener, instructions: str | None
+    ) -> CompactionReceipt | None:
+        fitting = await self._fitting()
+        compact = self.memory.assembling.engine.compact
+        receipt = await compact(fitting.budget, "manual", listener, instructions, self.lane)
+        await self._note_receipt(receipt, listener)
+        return receipt
+
+    async def after_turn(self, listener: Listener, newest_before: str | None) -> None:
+        """Tell the engine that a turn was answered; the caller holds the lane.
+
+        What fails in it is told: the answer stands.
+        """
+        engine = self.memory.assembling.engine
+        if engine.host.is_legacy:
+            return
+        try:
+            items = await asyncio.to_thread(lambda: self.at.session.build_context().items)
+            budget = (await self._fitting()).budget
+            await engine.after_turn(items, newest_before, budget, compacted=self.compacted)
+            if engine.host.engine.info.turn_maintenance_mode == "foreground":
+                await engine.maintain("turn", items, budget)
+        except StrandlineError as error:
+            listener(Notice(str(error)))
+
+    async def _engine_maintains(self) -> None:
+        engine = self.memory.assembling.engine
+        if engine.host.is_legacy or engine.host.engine.info.turn_maintenance_mode == "foreground":
+            return
+        items = await asyncio.to_thread(lambda: self.at.session.build_context().items)
+        await engine.maintain("turn", items, (await self._fitting()).budget)
 
     async def plan(self, instructions: str | None = None) -> CompactionPlan:
         """What `compact` would do now. Raises `CompactionRefused`."""
@@ -124,9 +161,7 @@ class Upkeep:
 
     async def _flush(self, listener: Listener) -> None:
         fitting = await self._fitting()
-        flush = Flush(
-            self.at.session, self.agent, fitting.budget, listener, self.at.key, self.thoughts
-        )
+        flush = Flush(fitting, listener, self.at.key, self.memory.thoughts)
         claimed = False
 
         def claim() -> None:
@@ -154,14 +189,17 @@ class Upkeep:
             listener(Notice(f"the upkeep after a turn failed ({type(error).__name__}: {error})"))
 
     async def _see_to_it(self, listener: Listener) -> None:
+        await self._engine_maintains()
+        if self.agent.engine.owns_compaction:
+            return
         fitting = await self._fitting()
         soft = self.agent.flush.soft_threshold_tokens
-        view = await fitting.look()
-        if view.tokens > fitting.budget.flush_line(soft):
+        size = (await fitting.look()).compared_tokens
+        if size > fitting.budget.flush_line(soft):
             await self.flush_if_due(listener)
-            view = await fitting.look()  # a turn may have compacted meanwhile
+            size = (await fitting.look()).compared_tokens  # a turn may have compacted meanwhile
         mode = self.agent.compaction.effective_mode
-        if mode == "auto" and fitting.budget.is_over(view.tokens):
+        if mode == "auto" and fitting.budget.is_over(size):
             pending = await self._begin("threshold", listener)
             with suppress(StrandlineError):  # the compactor tells the listener how it ends
                 await self._finish(pending, listener, receipts=self.receipts)
@@ -204,17 +242,24 @@ class Upkeep:
             if receipt is None:
                 await asyncio.to_thread(self.registry.note_usage, self.at, summary.usage)
                 return
-            self.compacted = True
-            fitting = await self._fitting()
-            view = await fitting.look()
-            size = fitting.budget.provider_tokens(view.tokens)
-            await asyncio.to_thread(self.registry.note_compaction, self.at, receipt, size)
+        except StrandlineError as error:
+            listener(Notice(f"the compaction was not noted in the session's row: {error}"))
+        await self._note_receipt(receipt, listener)
+
+    async def _note_receipt(self, receipt: CompactionReceipt | None, listener: Listener) -> None:
+        """Note a compaction in the row, and the size that the context has now."""
+        self.compacted = True
+        try:
+            size, _ = await context_size(self.memory)
+            if receipt is None:
+                await asyncio.to_thread(self.registry.note_size, self.at, size)
+            else:
+                await asyncio.to_thread(self.registry.note_compaction, self.at, receipt, size)
         except StrandlineError as error:
             listener(Notice(f"the compaction was not noted in the session's row: {error}"))
 
     async def _fitting(self) -> Fitting:
-        backend, session = self.agent.backends[0], self.at.session
-        fitting = Fitting(session, self.agent, backend, self.compactor, nobody)
+        fitting = self.memory.fitting()
         await fitting.calibrate()
         return fitting
 

@@ -14,15 +14,20 @@ from strandline.errors import ConfigError
 from strandline.sessions.keys import check_agent_id
 
 if TYPE_CHECKING:
+    from strandline.context.policy import ContextPolicy
+    from strandline.context.summarize import Summarizer
     from strandline.context.tokens import MessageTokens
+    from strandline.plugins.registry import PluginRegistry
     from strandline.runtime.agent import Agent, Backend
     from strandline.runtime.flush_settings import FlushSettings
     from strandline.runtime.hooks import Hooks
+    from strandline.runtime.layer_summaries import LayerSummarizing
     from strandline.runtime.retrying import RetrySettings
     from strandline.runtime.summarizing import SummaryLadder
     from strandline.runtime.tools import Tool, Toolbox
     from strandline.settings.model import AgentSettings, Settings
     from strandline.transcript.context import ModelChoice
+    from strandline.wiring.contexts import Contexts
     from strandline.wiring.providers import Providers
 
 CHARS_A_TOKEN = 4
@@ -32,7 +37,10 @@ PROMPT_SHARE = 8
 
 @dataclass(frozen=True)
 class AgentMaker:
-    """Makes agents of one state directory. `extra_tools` and `hooks` are what was registered."""
+    """Makes agents of one state directory. `extra_tools` and `hooks` are what was registered.
+
+    `contexts` makes what their contexts need, `plugins` gives the plugins that are enabled.
+    """
 
     folder: Path
     settings: Settings
@@ -41,6 +49,8 @@ class AgentMaker:
     warn: Callable[[str], None]
     extra_tools: Sequence[Tool]
     hooks: Hooks
+    contexts: Contexts
+    plugins: Callable[[], PluginRegistry]
 
     def make(self, agent_id: str, model_ref: str, token_counter: str) -> Agent:
         """An agent with that model. Raises `ConfigError` for a model that cannot be used."""
@@ -48,11 +58,16 @@ class AgentMaker:
         from strandline.context.tokens import MessageTokens
         from strandline.models.tokenizer import counter
         from strandline.runtime.agent import Agent
+        from strandline.wiring.policies import provider_cache_of
 
         own = self.settings.agent(agent_id)
         first = self._backend(model_ref)
+        engine = self.contexts.engine(agent_id, self.workspace(agent_id))
+        engine.check(first.info)
         others = self._fallbacks(agent_id, own, first)
-        tokens = MessageTokens(counter(token_counter))
+        tokens = MessageTokens(counter(own.context.token_counter or token_counter))
+        policy_for = self.contexts.policy(agent_id, own)
+        layers = self._layer_backend(agent_id, policy_for("direct"))
         workspace = self.workspace(agent_id)
         summarizers = self._summarizers(agent_id, own, first)
         settings = own.compaction.model_dump(exclude={"timeout_ms", "memory_flush"})
@@ -76,7 +91,14 @@ class AgentMaker:
             hooks=self.hooks,
             thinking=own.thinking_default,
             renew_prompt=prompt,
-            only_for_summaries=tuple(each.model for each in summarizers),
+            only_for_summaries=tuple(each.model for each in [*summarizers, *layers]),
+            engine=engine,
+            policy=policy_for("direct"),
+            policy_for=policy_for,
+            provider_cache=provider_cache_of(own),
+            layer_summaries=self._layer_summaries(policy_for("direct"), layers, tokens),
+            context_cache=self.contexts.cache(own),
+            prompts=self.contexts.prompts(),
         )
 
     def make_for(
@@ -106,7 +128,9 @@ class AgentMaker:
         if window is not None:
             agent = replace(agent, info=replace(agent.info, context_window=window))
         if offline:
-            agent = replace(agent, summarizer=OfflineSummarizer(agent.tokens.counter))
+            layers = self._layer_summaries(agent.policy, [], agent.tokens)
+            summarizer = OfflineSummarizer(agent.tokens.counter)
+            agent = replace(agent, summarizer=summarizer, layer_summaries=layers)
         return agent
 
     def workspace(self, agent_id: str) -> Path:
@@ -123,14 +147,15 @@ class AgentMaker:
         from strandline.runtime.access import allows
         from strandline.runtime.tools import Toolbox
         from strandline.tools.builtin import builtin_tools
+        from strandline.tools.spawning import NAME as SPAWN
 
         own = self.settings.agent(agent_id)
         access = own.access
         everything = Toolbox(builtin_tools(self.workspace(agent_id), access, self.clock)).plus(
-            self.extra_tools
+            [*self.extra_tools, *self.plugins().tools()]
         )
         allow, deny = own.tools.allow, set(own.tools.deny)
-        for name in sorted({*(allow or ()), *deny} - set(everything.names)):
+        for name in sorted({*(allow or ()), *deny} - set(everything.names) - {SPAWN}):
             if access == "rw":  # otherwise it may be one that is not allowed to write
                 self.warn(f"agent {agent_id}: there is no tool {name!r} to allow or deny")
         allowed = set(everything.names) if allow is None else set(allow)
@@ -165,14 +190,44 @@ class AgentMaker:
             self.warn(f"agent {agent_id}: {ref} of {key} is passed over ({error})")
             return None
 
+    def _layer_backend(self, agent_id: str, policy: ContextPolicy) -> list[Backend]:
+        """The model that writes summaries of layer 4, if one is set and can be used."""
+        wanted = policy.summaries
+        if policy.ttl is None or not wanted.enabled or wanted.model is None:
+            return []
+        backend = self._if_usable(agent_id, "context.compaction.model", wanted.model)
+        return [backend] if backend else []
+
+    def _layer_summaries(
+        self, policy: ContextPolicy, backends: Sequence[Backend], tokens: MessageTokens
+    ) -> LayerSummarizing | None:
+        if policy.ttl is None or not policy.summaries.enabled:
+            return None
+        from strandline.runtime.layer_summaries import LayerSummarizing
+        from strandline.runtime.layer_summarizer import LayerSummarizer
+        from strandline.stores.session_records import SessionRecords
+
+        rungs = [
+            LayerSummarizer(
+                each.model,
+                each.info,
+                tokens,
+                self.clock,
+                prompt=policy.summaries.prompt,
+                retry=self._retry(),
+            )
+            for each in backends
+            if each.info.api != "local"  # it summarises badly, and takes a minute for it
+        ]
+        folder = self.folder / "cache" / "layer-summaries"
+        memo = SessionRecords(folder, self.clock, warn=self.warn)
+        ladder = self._ladder_of(rungs, tokens)
+        return LayerSummarizing(ladder, tokens.counter, memo, self.clock, policy.summaries)
+
     def _ladder(
         self, own: AgentSettings, backends: Sequence[Backend], tokens: MessageTokens
     ) -> SummaryLadder:
-        from strandline.runtime.cooldowns import RecordedCooldowns
         from strandline.runtime.model_summarizer import ModelSummarizer
-        from strandline.runtime.offline import OfflineSummarizer
-        from strandline.runtime.summarizing import SummaryLadder
-        from strandline.stores.cooldowns_file import CooldownsFile
 
         rungs = [
             ModelSummarizer(
@@ -186,6 +241,14 @@ class AgentMaker:
             for each in backends
             if each.info.api != "local"  # it summarises badly, and takes a minute for it
         ]
+        return self._ladder_of(rungs, tokens)
+
+    def _ladder_of(self, rungs: Sequence[Summarizer], tokens: MessageTokens) -> SummaryLadder:
+        from strandline.runtime.cooldowns import RecordedCooldowns
+        from strandline.runtime.offline import OfflineSummarizer
+        from strandline.runtime.summarizing import SummaryLadder
+        from strandline.stores.cooldowns_file import CooldownsFile
+
         records = CooldownsFile(self.folder / "cooldowns.json", warn=self.warn)
         cooldowns = RecordedCooldowns(records, self.clock)
         return SummaryLadder(rungs, OfflineSummarizer(tokens.counter), cooldowns)

@@ -22,6 +22,7 @@ from strandline.stores.jsonl import JsonlStore
 from strandline.stores.rows_file import RowsFile
 
 if TYPE_CHECKING:
+    from strandline.plugins.registry import PluginRegistry
     from strandline.runtime.agent import Agent
     from strandline.runtime.conversation import Conversation
     from strandline.runtime.hooks import Hooks
@@ -143,6 +144,7 @@ class State:
         from strandline.runtime.access import ACCESSES
         from strandline.runtime.tools import Toolbox
         from strandline.tools.builtin import builtin_tools
+        from strandline.tools.spawning import NAME as SPAWN
 
         if tool.needs not in ACCESSES:
             raise ConfigError(
@@ -150,6 +152,8 @@ class State:
                 remedy=f"let it need one of {', '.join(ACCESSES)}",
             )
         builtin = builtin_tools(self.folder, "rw", self.clock)
+        if tool.name == SPAWN:
+            raise ConfigError(f"the tool {SPAWN} is there already", remedy="rename yours")
         Toolbox([*builtin, *self.extra_tools]).plus([tool])
         self.extra_tools.append(tool)
 
@@ -160,18 +164,32 @@ class State:
 
     @cached_property
     def _maker(self) -> AgentMaker:
-        from strandline.runtime.hooks import Hooks
         from strandline.wiring.agents import AgentMaker
+        from strandline.wiring.contexts import Contexts
+
+        warn = _once(self.warn)
+
+        def plugins() -> PluginRegistry:
+            return self.plugins
 
         return AgentMaker(
             self.folder,
             self.settings,
             self.providers,
             self.clock,
-            _once(self.warn),
+            warn,
             self.extra_tools,
-            Hooks(),
+            self.plugins.hooks(),
+            Contexts(self.folder, self.settings, self.clock, warn, plugins),
+            plugins,
         )
+
+    @cached_property
+    def plugins(self) -> PluginRegistry:
+        """The plugins of the state directory; those that are enabled are loaded when needed."""
+        from strandline.wiring.plugins import plugins_of
+
+        return plugins_of(self)
 
     def main_key(self, agent_id: str) -> str:
         """The key of an agent's direct chats."""
@@ -181,15 +199,23 @@ class State:
         self, agent_id: str, key: str, model_ref: str | None = None, *, holder: str
     ) -> Conversation:
         """The conversation of a key, with the model that is asked for, or that was chosen."""
-        from strandline.runtime.conversation import Conversation
+        chosen = self.registry(agent_id).chosen_model(key)
+        return self._talk(agent_id, key, self.agent(agent_id, model_ref or chosen), holder)
 
-        registry = self.registry(agent_id)
+    def _talk(self, agent_id: str, key: str, agent: Agent, holder: str) -> Conversation:
+        from strandline.runtime.conversation import Conversation
+        from strandline.wiring.families import Families
+
+        def open_child(child_agent_id: str, child_key: str, own: Agent) -> Conversation:
+            return self._talk(child_agent_id, child_key, own, "a sub-agent")
+
         return Conversation(
-            registry,
-            self.agent(agent_id, model_ref or registry.chosen_model(key)),
+            self.registry(agent_id),
+            agent,
             key,
             holder=holder,
             lock_timeout_ms=self.settings.session.write_lock.acquire_timeout_ms,
+            children=Families(self, open_child).of(agent_id, key),
         )
 
     # -- models ----------------------------------------------------------------------------
