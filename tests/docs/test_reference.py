@@ -34,7 +34,7 @@ from strandline.runtime.events import CompactionReceipt, CompactionTrigger, Turn
 from strandline.runtime.model import ModelInfo, ModelRequest
 from strandline.runtime.silence import Occasion, deliverable
 from strandline.sessions.rows import SessionRow
-from strandline.settings import setting_keys
+from strandline.settings import load_context_file, setting_keys
 from strandline.stores import side_file
 from strandline.tools import listing, memory, paths, prompt, reading, searching, workspace, writing
 from strandline.tools.builtin import builtin_tools
@@ -102,6 +102,46 @@ def test_the_table_of_settings_is_complete() -> None:
         for key, kind, default, doc in rows("settings.md", "Keys", "key")
     ]
     assert told == [(each.key, each.type, each.default, each.doc) for each in setting_keys()]
+
+
+def context_examples() -> list[str]:
+    """The bare files of the section on context."""
+    text = section("settings.md", "Context")
+    return re.findall(r"^```json5 context\n(.+?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", context_examples(), ids=len)
+def test_an_example_of_a_context_is_a_file_for_config_and_a_part_of_agents_defaults(
+    text: str, tmp_path: Path
+) -> None:
+    bare, whole = tmp_path / "bare.json5", tmp_path / "whole.json5"
+    bare.write_text(text, encoding="utf-8")
+    whole.write_text(f"{{ agents: {{ defaults: {text} }} }}", encoding="utf-8")
+    loaded = load_context_file(bare, {})
+    assert loaded.settings == load_context_file(whole, {}).settings
+    assert loaded.settings.agents.defaults.context.max_messages
+    assert loaded.warnings == ()
+
+
+def test_there_are_the_three_examples_of_a_context() -> None:
+    assert len(context_examples()) == 3
+
+
+def test_what_a_doubtful_rule_means_is_told_as_the_warning_tells_it(tmp_path: Path) -> None:
+    rules = [
+        '{ maxAge: "2h", keep: 1 }, { maxAge: "1h", keep: 1 }, { maxAge: "inf", keep: 1 }',
+        '{ maxAge: "inf", keep: 1 }, { maxAge: "inf", keep: 2 }',
+        '{ maxAge: "1h", keep: 1 }',
+        "",
+        '{ maxAge: "inf", keep: "summary" }',
+    ]
+    told = [meaning.replace("`", "") for _, meaning in rows("settings.md", "Context", "rules")]
+    for meaning, each in zip(told, rules, strict=True):
+        path = tmp_path / "rules.json5"
+        ttl = f"ttl: {{ rules: [{each}] }}, compaction: {{ enabled: false }}"
+        path.write_text(f"{{ context: {{ {ttl} }} }}", encoding="utf-8")
+        (warning,) = load_context_file(path, {}).warnings
+        assert warning.endswith(meaning.removeprefix("as "))
 
 
 def test_every_format_and_every_known_provider_and_model_is_told() -> None:

@@ -18,9 +18,13 @@ from strandline.cli.stopping import FINISHING, GIVEN_UP, run, stoppable
 
 if TYPE_CHECKING:
     from strandline.cli.screen import TerminalScreen
+    from strandline.cli.telling import Telling
     from strandline.runtime.conversation import Conversation
     from strandline.runtime.events import CompactionReceipt
     from strandline.runtime.turn import TurnResult
+
+
+WAITING = "waiting for sub-agents"
 
 
 @click.command()
@@ -78,11 +82,37 @@ async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnR
                 result = await conversation.say(text, listener=nobody if silent else telling.hear)
             finally:
                 telling.end()
+        result = await _answered(conversation, result, screen, telling, silent=silent)
         made = await _settled(conversation, screen, silent=silent)
     finally:
         telling.no_more()
         await conversation.close()
     return replace(result, compactions=(*result.compactions, *made))
+
+
+async def _answered(
+    conversation: Conversation,
+    result: TurnResult,
+    screen: TerminalScreen,
+    telling: Telling,
+    *,
+    silent: bool,
+) -> TurnResult:
+    """The turn, or what the agent made of its sub-agents' results; Ctrl-C gives them up."""
+    if conversation.subagents is None or not conversation.subagents.list():
+        return result
+    if not silent:
+        conversation.subagents.attend(telling.hear)
+    try:
+        with screen.working(WAITING):
+            answers = await stoppable(conversation.subagents.wait())
+    except asyncio.CancelledError:
+        if not silent:
+            screen.status(GIVEN_UP)
+        return result
+    finally:
+        telling.end()
+    return answers[-1] if answers else result
 
 
 async def _settled(
@@ -113,5 +143,20 @@ def _report(conversation: Conversation, result: TurnResult) -> dict[str, Any]:
         "compactionReceipts": [receipt_json(each) for each in result.compactions],
         "contextTokens": result.context_tokens,
         "contextWindow": result.context_window,
+        "cache": _cache(conversation),
         "durationMs": result.duration_ms,
+    }
+
+
+def _cache(conversation: Conversation) -> dict[str, Any] | None:
+    """What the provider's cache did for the last answer, where that is known."""
+    used = conversation.cache_used
+    if used is None:
+        return None
+    return {
+        "read": used.read,
+        "written": used.written,
+        "fresh": used.fresh,
+        "expected": used.expected,
+        "why": used.why,
     }

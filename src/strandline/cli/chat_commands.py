@@ -11,7 +11,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from strandline.cli.chat_loop import ChatLoop, Quit
+from strandline.cli.chat_subagents import spawn_command, subagents_command
 from strandline.cli.receipts import plan_lines
+from strandline.cli.telling import cache_line
 from strandline.cli.words import amount
 from strandline.errors import EntryNotFound, StrandlineError
 from strandline.runtime.conversation import MODES
@@ -131,6 +133,18 @@ async def _status(chat: ChatLoop, _rest: str) -> None:
     chat.say(f"🧹 Compactions: {row.compaction_count or 0}")
 
 
+async def _cache(chat: ChatLoop, _rest: str) -> None:
+    used = chat.conversation.cache_used
+    if used is None:
+        chat.say_status("nothing is known of the provider's cache yet: it is told with an answer")
+        return
+    chat.say_status(cache_line(used))
+    if used.written:
+        chat.say_status(f"{used.written:,} tokens were written to it")
+    if used.change is not None and used.change.entry_id is not None:
+        chat.say_status(f"the first change is in entry {used.change.entry_id}")
+
+
 async def _tree(chat: ChatLoop, _rest: str) -> None:
     chat.print_tree()
 
@@ -209,6 +223,7 @@ COMMANDS = (
         _compaction,
     ),
     ChatCommand("/status", "", "session, model, context, tokens, cost", _status),
+    ChatCommand("/cache", "", "what the provider's cache did for the last answer", _cache),
     ChatCommand("/tree", "", "the conversation as a tree", _tree),
     ChatCommand(
         "/branch",
@@ -221,6 +236,10 @@ COMMANDS = (
     ChatCommand("/think", "[LEVEL]", "how hard the model thinks", _think),
     ChatCommand("/retry", "", "answer what got no answer, without saying it again", _retry),
     ChatCommand("/tools", "", "what the agent may use", _tools),
+    ChatCommand("/spawn", "[--fork] TASK", "give a task to a sub-agent", spawn_command),
+    ChatCommand(
+        "/subagents", "[stop KEY]", "the sub-agents of this chat, or stop one", subagents_command
+    ),
     ChatCommand("/verbose", "[on|off]", "whether tools and compactions are told", _verbose),
     ChatCommand("/help", "", "this list", _help),
     ChatCommand("/quit", "", "leave; everything is kept", _quit),

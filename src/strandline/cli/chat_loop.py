@@ -19,6 +19,7 @@ from strandline.cli.telling import Shown, Telling
 from strandline.cli.words import one_line
 from strandline.errors import StrandlineError
 from strandline.runtime.conversation import Conversation
+from strandline.runtime.events import ReplyText, TurnEvent
 from strandline.wiring import State
 
 RunCommand = Callable[["ChatLoop", str], Coroutine[Any, Any, None]]
@@ -75,6 +76,8 @@ class ChatLoop:
         self.failed = False
         told = conversation.row.verbose_level != "off"
         self._telling = Telling(screen, self._compactions, verbose=told)
+        if conversation.subagents is not None:
+            conversation.subagents.attend(self._hear_aside)
 
     async def run(self, lines: AsyncIterator[str]) -> None:
         """Answer lines until they end or somebody quits; an error ends its line only."""
@@ -106,6 +109,12 @@ class ChatLoop:
     async def _say(self, line: str) -> None:
         await self.conversation.say(line, listener=self._telling.hear)
 
+    def _hear_aside(self, event: TurnEvent) -> None:
+        """What is said when nobody asked: to what sub-agents announce, one text at a time."""
+        self._telling.hear(event)
+        if isinstance(event, ReplyText):
+            self._telling.end()
+
     async def _leave(self) -> None:
         """Wait for what is done after the last turn; Ctrl-C gives it up, nothing is lost."""
         try:
@@ -135,9 +144,12 @@ class ChatLoop:
         """Compact now and say what came of it."""
         self._telling.verbose, before = True, self._telling.verbose  # it was asked for
         try:
-            await self.conversation.compact(instructions, listener=self._telling.hear)
+            receipt = await self.conversation.compact(instructions, listener=self._telling.hear)
         finally:
             self._telling.verbose = before
+        if receipt is None:
+            engine = self.conversation.agent.engine.id
+            self.say_status(f"the engine {engine} made smaller what it keeps itself")
 
     async def retry(self) -> None:
         """Answer what was said last and has no answer."""

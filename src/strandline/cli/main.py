@@ -25,8 +25,17 @@ COMMANDS = {
     "session": LazyCommand(
         "strandline.cli.session", "session", "Read, check, repair and branch transcript files."
     ),
+    "plugins": LazyCommand(
+        "strandline.cli.plugins", "plugins", "Install, list and switch plugins."
+    ),
+    "context": LazyCommand(
+        "strandline.cli.context", "context", "What the model sees, and what it costs."
+    ),
     "status": LazyCommand(
         "strandline.cli.status", "status", "What is set up here, and what is going on."
+    ),
+    "doctor": LazyCommand(
+        "strandline.cli.doctor", "doctor", "Find what is wrong here, with the remedy."
     ),
 }
 

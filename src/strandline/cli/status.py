@@ -12,10 +12,13 @@ from strandline import __version__
 from strandline.cli.notices import warn
 from strandline.cli.output import json_option, print_json, print_lines
 from strandline.cli.row_text import ago, columns_of
+from strandline.cli.words import cut, one_line
 from strandline.clock import SystemClock
 
 if TYPE_CHECKING:
     from strandline.wiring import State
+
+FAILURE_COLUMNS = 100
 
 
 @click.command()
@@ -30,13 +33,31 @@ def status(state_dir: Path, *, as_json: bool) -> None:
         "version": __version__,
         "stateDir": str(state_dir),
         "settings": str(state.settings_path) if state.settings_path else None,
-        "contextEngine": "legacy",
+        "contextEngine": state.settings.plugins.slots.context_engine,
+        "engineFailure": _last_failure(state_dir),
         "agents": [_agent_report(state, agent_id) for agent_id in state.agent_ids()],
     }
     if as_json:
         print_json(report)
     else:
         print_lines(columns_of(list(_lines(report))))
+
+
+def _last_failure(state_dir: Path) -> dict[str, Any] | None:
+    """What a context engine failed at last, if any did in the last days."""
+    from strandline.wiring.health import engine_health  # noqa: PLC0415 - only here
+
+    failure = next(iter(engine_health(state_dir, SystemClock(), warn).recent()), None)
+    if failure is None:
+        return None
+    return {
+        "engine": failure.engine,
+        "phase": failure.phase,
+        "what": failure.what,
+        "sessionKey": failure.session_key,
+        "atMs": failure.at_ms,
+        "times": failure.times,
+    }
 
 
 def _agent_report(state: State, agent_id: str) -> dict[str, Any]:
@@ -62,6 +83,10 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("engine", report["contextEngine"]),
     ]
     now_ms = SystemClock().now_ms()
+    if failure := report["engineFailure"]:
+        failed = f"{failure['engine']} in {failure['phase']}: {failure['what']}"
+        when = ago(failure["atMs"], now_ms)
+        lines.append(("", cut(one_line(f"last failure {when}: {failed}"), FAILURE_COLUMNS)))
     for agent in report["agents"]:
         words = (
             f"{agent['sessions']} sessions, last {ago(agent['updatedAt'], now_ms)}; "

@@ -14,12 +14,14 @@ from strandline.cli.conversation import brief
 from strandline.cli.output import columns
 from strandline.cli.receipts import receipt_line
 from strandline.cli.words import amount, cut, one_line
-from strandline.runtime.asking import text_of
+from strandline.runtime.answers import text_of
 from strandline.runtime.events import (
     AnswerKept,
     AskedAgain,
+    CacheUsed,
     CompactionReceipt,
     CompactionStarted,
+    LayerSummarised,
     MemoryFlushed,
     Notice,
     ReplyDiscarded,
@@ -162,8 +164,23 @@ def detail_line(event: TurnEvent) -> str:
             return f"🧹 Compacting ({trigger}) …"
         case MemoryFlushed(notes, _) if notes:
             return f"· memory: {amount(notes, 'note')} written"
+        case LayerSummarised():
+            return (
+                f"· {amount(event.messages, 'message')} summarised for the context: "
+                f"{event.tokens_before:,} → {event.tokens_after:,} tokens, by {event.summarizer}"
+            )
+        case CacheUsed(why=why) if why:
+            return f"· {cache_line(event)}"
         case _:
             return ""
+
+
+def cache_line(used: CacheUsed) -> str:
+    """What the provider's cache did for an answer, and why it did no more."""
+    whole = used.read + used.written + used.fresh
+    share = f"{used.read / whole:.0%}" if whole else "none"
+    told = f"cache: {used.read:,} of {whole:,} prompt tokens read from it ({share})"
+    return f"{told}; {used.why}" if used.why else told
 
 
 def asked_again_line(event: AskedAgain) -> str:

@@ -1,0 +1,1 @@
+"""Replaying recorded conversations: what each would have cost under other rules."""
