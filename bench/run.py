@@ -14,12 +14,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
-from bench import appending, commands, counting, opening, turning  # noqa: E402 - ROOT must be on the path
+from bench import appending, assembling, commands, counting, opening, turning  # noqa: E402 - ROOT must be on the path
 from bench.table import markdown, plain  # noqa: E402 - as above
 
 TOPICS = {
     "opening": opening,
     "appending": appending,
+    "assembling": assembling,
     "counting": counting,
     "turns": turning,
     "commands": commands,

@@ -197,7 +197,7 @@ def test_a_view_of_a_long_path_is_a_short_value() -> None:
     clean = clean_of([{"role": "user", "content": f"message {n}"} for n in range(5_000)])
     why, messages = WHY[0], clean.messages
     left = [said.noted(why) for said in messages[:4_900]]
-    for piece in (left, Omitted(messages, range(4_900), why)):
+    for piece in (left, Omitted(clean, range(4_900), why)):
         view = clean.view.to(messages[4_900:], piece)
         value = value_of(view, clean)
         assert len(value) < 500
@@ -210,7 +210,7 @@ def test_what_pruning_left_out_with_gaps_is_told_with_its_gaps(places: set[int])
     call = {"type": "toolCall", "id": "a", "name": "read", "arguments": {}}
     asking = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
     clean = clean_of([asking] * 5)
-    view = clean.view.to([], Omitted(clean.messages, sorted(places), WHY[0]))
+    view = clean.view.to([], Omitted(clean, sorted(places), WHY[0]))
     assert decode(value_of(view, clean), clean, "key", NOW) == view
 
 

@@ -345,27 +345,25 @@ def test_what_was_trimmed_stays_so_and_changes_only_when_the_cache_is_lost(
     assume(policy.tool_results.mode != "off")
     clean, memo = clean_of(items), PruneMemo()
     trims = replace(policy, max_messages=None, max_tokens=None, ttl=None, cache_aware=CacheAware())
-    known: dict[str | None, Message] = {}
-    steps: dict[str | None, int] = {}
+    known: dict[int, Message] = {}
+    steps: dict[int, int] = {}
     previous_ms: float | None = None
-    for place in clean.calls:
-        now_ms = clean.messages[place].said_ms
+    for end in clean.calls:
+        now_ms = clean.messages[end].said_ms
         if now_ms is None:
             continue
         before = known.copy()
-        for said in pruned_of(
-            clean, trims, Moment(int(now_ms), limit), end=place, memo=memo
-        ).view.messages:
-            step = ["raw", "softTrim", "hardClear"].index(
-                next((w.rule.split()[0] for w in said.decisions if w.step == "toolResults"), "raw")
-            )
-            assert step >= steps.get(said.entry_id, 0)
-            steps[said.entry_id] = step
-            known[said.entry_id] = said.message
+        moment = Moment(int(now_ms), limit)
+        view = pruned_of(clean, trims, moment, end=end, memo=memo).view
+        for place, said in enumerate(view.messages):
+            rules = [w.rule.split()[0] for w in said.decisions if w.step == "toolResults"]
+            step = ["raw", "softTrim", "hardClear"].index(rules[0] if rules else "raw")
+            assert step >= steps.get(place, 0)
+            steps[place], known[place] = step, said.message
         lost = previous_ms is None or now_ms - previous_ms > policy.tool_results.ttl_ms
-        changed = any(known[entry] != message for entry, message in before.items())
+        changed = any(known[place] != message for place, message in before.items())
         if changed and not lost:
-            assert clean.tokens_to[place] > limit * 7 // 8
+            assert clean.tokens_to[end] > limit * 7 // 8
         previous_ms = now_ms
 
 

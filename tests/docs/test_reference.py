@@ -382,7 +382,7 @@ def test_every_kind_of_damage_is_told() -> None:
 
 def test_every_type_of_entry_and_every_field_is_told() -> None:
     text = guide("format.md")
-    told = {row[0].strip("`"): row[1] for table in tables(text) for row in table if len(row) == 3}
+    told = {kind.strip("`"): fields for kind, fields, _ in rows("format.md", "Types", "`type`")}
     assert set(told) >= KNOWN_TYPES
     for kind, (_, fields) in _BODIES.items():
         for name, _ in fields:
@@ -392,7 +392,8 @@ def test_every_type_of_entry_and_every_field_is_told() -> None:
     for shape in shapes:
         for name in shape.__annotations__:
             assert f"`{name}`" in text, f"{shape.__name__}.{name}"
-    assert f"`{inbound.INBOUND_ID}`" in text
+    for key in (inbound.INBOUND_ID, inbound.HEARTBEAT, "provenance", "responseId", "thread"):
+        assert f"`{key}`" in section("format.md", "Messages"), key
 
 
 def test_every_field_of_a_row_is_told() -> None:
@@ -453,7 +454,7 @@ def public(kind: type) -> list[str]:
 def test_everything_that_a_conversation_can_do_is_told() -> None:
     table = tables(section("library.md", "A conversation"))[0]
     told = {name for _, names in table for name in quoted(names)}
-    assert told == {*public(Conversation), "agent"}
+    assert told == {*public(Conversation), "agent", "subagents"}
 
 
 def test_every_event_and_every_field_of_it_is_told() -> None:
@@ -471,7 +472,7 @@ def fields_of(event: Any) -> Iterator[str]:
     names = [field.name for field in dataclasses.fields(event)]
     for name in names:
         yield name
-        if name == "tokens_after":
+        if name == "tokens_after" and hasattr(event, "tokens_freed"):
             yield "tokens_freed"
 
 

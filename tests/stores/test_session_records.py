@@ -16,8 +16,8 @@ from strandline.stores.session_records import (
     DAY_MS,
     LONGEST_MS,
     MAX_BYTES,
-    SessionRecords,
     Records,
+    SessionRecords,
 )
 from strandline.testing import Faults, FaultyDisk, SimulatedClock
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from strandline.cli.screen import TerminalScreen
     from strandline.cli.telling import Telling
     from strandline.runtime.conversation import Conversation
-    from strandline.runtime.events import CompactionReceipt
+    from strandline.runtime.events import CompactionReceipt, TurnEvent
     from strandline.runtime.turn import TurnResult
 
 
@@ -65,10 +66,9 @@ def agent(
 
 
 async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnResult:
-    """The turn and what follows it; a `silent` one prints nothing."""
+    """The turn and what follows it; a `silent` one prints nothing but notices."""
     from strandline.cli.screen import TerminalScreen  # noqa: PLC0415 - heavy
     from strandline.cli.telling import Telling  # noqa: PLC0415 - heavy
-    from strandline.runtime.events import nobody  # noqa: PLC0415 - heavy
 
     def so_far() -> tuple[str, int]:
         return conversation.session_id, conversation.row.compaction_count or 0
@@ -79,7 +79,8 @@ async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnR
     try:
         with screen.working():
             try:
-                result = await conversation.say(text, listener=nobody if silent else telling.hear)
+                heard = _tell_notices if silent else telling.hear
+                result = await conversation.say(text, listener=heard)
             finally:
                 telling.end()
         result = await _answered(conversation, result, screen, telling, silent=silent)
@@ -112,7 +113,27 @@ async def _answered(
         return result
     finally:
         telling.end()
-    return answers[-1] if answers else result
+    return _together(result, answers) if answers else result
+
+
+def _together(first: TurnResult, later: Sequence[TurnResult]) -> TurnResult:
+    """One result of several turns: what was answered last, and what all of them took."""
+    turns = [first, *later]
+    return replace(
+        later[-1],
+        user_entry_id=first.user_entry_id,
+        answers=tuple(answer for turn in turns for answer in turn.answers),
+        compactions=tuple(made for turn in turns for made in turn.compactions),
+        duration_ms=sum(turn.duration_ms for turn in turns),
+    )
+
+
+def _tell_notices(event: TurnEvent) -> None:
+    """What a person should know, where nothing else is shown."""
+    from strandline.runtime.events import Notice  # noqa: PLC0415 - heavy
+
+    if isinstance(event, Notice):
+        warn(event.text)
 
 
 async def _settled(

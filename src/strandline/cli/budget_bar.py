@@ -94,7 +94,7 @@ def _cells(sizes: Sequence[int], width: int) -> list[int]:
     """So many cells for each size: at least one each, together the width.
 
     >>> _cells([1, 50, 49], 10)
-    [1, 5, 4]
+    [1, 4, 5]
     """
     total = sum(sizes)
     cells = [max(1, round(size * width / total)) for size in sizes]

@@ -13,6 +13,7 @@ import click
 from strandline.cli.new_file import check_is_free, write_new
 from strandline.cli.notices import note, warn
 from strandline.cli.output import json_option, print_json, print_lines, slow_notice
+from strandline.cli.replay_picture import check_can_draw, picture_of
 from strandline.cli.replay_report import Report, report_json, report_lines
 from strandline.cli.replay_setup import Question, Setup, prepared
 from strandline.cli.transcript_file import opened
@@ -29,7 +30,7 @@ DEFAULT_SPACING_MS = 90_000
 MOST_DOLLARS = 1e9
 
 
-class _Duration(click.ParamType):
+class _Duration(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -37,7 +38,7 @@ class _Duration(click.ParamType):
         return duration_ms(value, param.opts[-1] if param else "the duration")
 
 
-class _Dollars(click.ParamType):
+class _Dollars(click.ParamType[float]):
     """Dollars for a million tokens; "nan" and "inf" are numbers to Python, and no prices."""
 
     name = "price"
@@ -115,6 +116,7 @@ class _Dollars(click.ParamType):
 @click.pass_obj
 def replay(
     state_dir: Path,
+    /,
     *,
     files: tuple[Path, ...],
     spacing_ms: int | None,
@@ -132,6 +134,7 @@ def replay(
     from strandline.wiring import open_state  # noqa: PLC0415 - what it needs is heavy
 
     if picture is not None:
+        check_can_draw()
         check_is_free(picture)
     state = open_state(state_dir, os.environ, warn=warn)
     recordings = [_recording(file, state_dir, spacing_ms) for file in files]
@@ -172,7 +175,5 @@ def _replayed(
 
 
 def _draw(path: Path, report: Report) -> None:
-    from strandline.cli.replay_picture import picture_of  # noqa: PLC0415 - heavy
-
     write_new(path, [picture_of(report)])
     note(f"{path}: the picture")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from strandline.cli.replay_report import Report, dollars
 from strandline.cli.words import amount, cut, one_line
@@ -17,7 +19,6 @@ from strandline.replay.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 INK, DARK_INK = "#24292f", "#d0d7de"
 LINES, DARK_LINES = "#d8dee4", "#373e47"
@@ -32,7 +33,7 @@ CURVES_INCHES = 3.2
 BAR_INCHES = 0.36
 NAME_COLUMNS = 28
 
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "strandline",  # names inside the file would be random otherwise
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -56,15 +57,17 @@ _DARK = f"""<style>@media (prefers-color-scheme: dark) {{
 """
 
 
+def check_can_draw() -> None:
+    """Raise `MissingDependency` where the library for pictures is not installed."""
+    if find_spec("matplotlib") is None:
+        raise MissingDependency("a picture needs matplotlib", remedy="install strandline[picture]")
+
+
 def picture_of(report: Report) -> bytes:
-    """The SVG file. Raises `MissingDependency`."""
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra, and heavy
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingDependency(
-            "a picture needs matplotlib", remedy="install strandline[picture]"
-        ) from error
+    """The SVG file."""
+    import matplotlib as mpl  # noqa: PLC0415 - an extra, and heavy
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+
     file = io.BytesIO()
     bars = BAR_INCHES * len(report.names)
     with mpl.rc_context(_SETTINGS):
@@ -82,7 +85,8 @@ def _draw(curves: Axes, costs: Axes, report: Report) -> None:
     names = [cut(one_line(name), NAME_COLUMNS) for name in report.names]
     _draw_curves(curves, names, report.totals)
     _draw_costs(costs, names, report.totals)
-    files = report.files[0] if len(report.files) == 1 else amount(len(report.files), "file")
+    alone = len(report.files) == 1
+    files = Path(report.files[0]).name if alone else amount(len(report.files), "file")
     setup = report.setup
     curves.set_title(
         f"{cut(one_line(files), 60)}, as {one_line(setup.model.ref)} (cache: {setup.cache})",
@@ -115,12 +119,13 @@ def _draw_costs(axes: Axes, names: Sequence[str], outcomes: Sequence[Outcome]) -
         sizes = [getattr(outcome.cost, part) for outcome in outcomes]
         axes.barh(places, sizes, left=left, color=colours, alpha=strength, height=0.62)
         left = [start + size for start, size in zip(left, sizes, strict=True)]
+    most = max(left, default=0) or 1
     for place, outcome in enumerate(outcomes):
-        told = f" {dollars(outcome.cost.total)}, {outcome.cached_share:.0%} of the input cached"
-        axes.text(left[place], place, told, va="center", color=INK)
+        told = f"{dollars(outcome.cost.total)}, {outcome.cached_share:.0%} of the input cached"
+        axes.text(left[place] + most / 100, place, told, va="center", color=INK)
     axes.set_yticks(list(places), names)
     axes.invert_yaxis()
-    axes.set_xlim(0, max(left, default=0) * 1.35 or 1)
+    axes.set_xlim(0, most * 1.35)
     axes.set_xlabel("US dollars: input (strong), output (lighter), summaries (lightest)")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.2f}")
     axes.tick_params(axis="y", length=0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from strandline.cli.output import bold, columns, dim
+from strandline.cli.output import bold, dim
 from strandline.cli.replay_setup import Setup
-from strandline.cli.signs import can_be_shown
+from strandline.cli.signs import page
 from strandline.cli.words import amount, cut, one_line, padded
 from strandline.replay.outcome import Outcome, Summaries, added_up
 from strandline.transcript.messages import JsonObject
@@ -158,7 +158,7 @@ def _table(title: str, names: Sequence[str], outcomes: Sequence[Outcome]) -> Ite
     yield bold(f"{title}: {calls}")
     rows = [_TITLES, *(_cells(n, o) for n, o in zip(names, outcomes, strict=True))]
     sizes = [max(len(row[place]) for row in rows) for place in range(len(_TITLES))]
-    room = min(BAR_COLUMNS, columns() - sum(sizes) - 2 * len(sizes))
+    room = min(BAR_COLUMNS, page().width - sum(sizes) - 2 * len(sizes))
     yield dim(_line(_TITLES, sizes).rstrip())
     most = max((outcome.cost.total for outcome in outcomes), default=0.0)
     for row, outcome in zip(rows[1:], outcomes, strict=True):
@@ -200,7 +200,7 @@ def _bar(outcome: Outcome, most: float, room: int) -> str:
     """The cost, as long as its share of the dearest policy's."""
     if most <= 0 or room < 4:
         return ""
-    signs = _SIGNS[0] if can_be_shown(_SIGNS[0]) else _SIGNS[1]
+    signs = _SIGNS[0] if page().has_signs else _SIGNS[1]
     parts = (outcome.cost.input, outcome.cost.output, outcome.cost.summaries)
     ends = [round(sum(parts[: place + 1]) / most * room) for place in range(3)]
     sizes = [ends[0], ends[1] - ends[0], ends[2] - ends[1]]

@@ -47,7 +47,7 @@ def assemble(
 
 def within(view: View, *, budget: Budget, tokens: MessageTokens, limit: Limit = "none") -> View:
     """A prepared view within the budget. Raises `ContextOverflow`, as `assemble` does."""
-    if limit == "oldest_turns":
+    if limit == "oldest_turns" and view.tokens > budget.view_limit:
         view = pair(make_room(view, budget, tokens), tokens)
     if view.tokens > budget.view_limit:
         raise overflow(view, budget)

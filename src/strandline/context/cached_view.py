@@ -269,7 +269,7 @@ class _Reader:
         _require(clean.tokens_to[stop] - clean.tokens_to[start] == tokens)
         why = self._decided(noted)
         if len(why) == 1:
-            return Omitted(clean.messages, range(start, stop), why[0])
+            return Omitted(clean, range(start, stop), why[0])
         messages = clean.messages[start:stop]
         return tuple(
             replace(said, decisions=(*said.decisions, *why)) if why else said for said in messages

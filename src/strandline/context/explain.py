@@ -159,8 +159,12 @@ class Explanation:
     def in_context(self) -> Totals:
         """The totals of what the rules chose from: the path since the last compaction."""
         counting = _Counting()
+        plain = [s.tokens for s in self.view.messages if not s.decisions and s.entry_id is not None]
+        if plain:
+            counting.count("kept", None, len(plain), sum(plain))
         for said in self.view.messages:
-            counting.add(said, _sent(said))
+            if said.decisions or said.entry_id is None:
+                counting.add(said, _sent(said))
         for piece in self.view.left_out.pieces:
             counting.add_piece(piece)
         return counting.totals

@@ -28,6 +28,9 @@ REFERENCE = "reference"
 SUMMARY = "summary"
 """The same for the summary of a compaction."""
 
+LAYER_SUMMARY = "layer_summary"
+"""The same for a summary of layer 4."""
+
 BRANCH_SUMMARY = "branch_summary"
 """The same for the summary of a branch that was left."""
 

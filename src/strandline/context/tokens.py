@@ -57,6 +57,10 @@ class MessageTokens:
             known = self._by_entry[entry_id] = self.count(message)
         return known
 
+    def forget(self) -> None:
+        """Remember nothing: the entries are another transcript's from here on."""
+        self._by_entry.clear()
+
     def count(self, message: Message) -> int:
         """Tokens of a message as it stands, without remembering."""
         texts, images = [], 0

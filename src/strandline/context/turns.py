@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.context.frames import BRANCH_SUMMARY, REFERENCE, SUMMARY
+from strandline.context.frames import BRANCH_SUMMARY, LAYER_SUMMARY, REFERENCE, SUMMARY
 from strandline.context.view import ViewMessage
+
+
+_REFERENCES = frozenset({BRANCH_SUMMARY, LAYER_SUMMARY, REFERENCE, SUMMARY})
 
 
 def unit_starts(messages: Sequence[ViewMessage]) -> list[int]:
@@ -42,7 +45,7 @@ def newest_request(messages: Sequence[ViewMessage]) -> int | None:
 
 def is_reference(said: ViewMessage) -> bool:
     """Whether the message is in the user's role only for want of another."""
-    return any(decision.rule in {BRANCH_SUMMARY, REFERENCE, SUMMARY} for decision in said.decisions)
+    return any(decision.rule in _REFERENCES for decision in said.decisions)
 
 
 def is_summary(said: ViewMessage) -> bool:

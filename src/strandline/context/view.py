@@ -9,7 +9,7 @@ Source: spec 3, The way of a message.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Literal, overload
@@ -48,11 +48,12 @@ class ViewMessage:
 
     def changed(self, message: Message, tokens: int, decision: Decision) -> ViewMessage:
         """The same place in the conversation, said differently, with the reason noted."""
-        return replace(self, message=message, tokens=tokens, decisions=(*self.decisions, decision))
+        decisions = (*self.decisions, decision)
+        return ViewMessage(self.entry_id, message, tokens, decisions, self.said_ms)
 
     def noted(self, decision: Decision) -> ViewMessage:
         """The same message with one more decision about it."""
-        return replace(self, decisions=(*self.decisions, decision))
+        return self.changed(self.message, self.tokens, decision)
 
     @property
     def outcome(self) -> Outcome:

@@ -59,7 +59,8 @@ class _Known(NamedTuple):
 
 def beginning_of(request: ModelRequest) -> Beginning | None:
     """What of a request can be kept; None where it is not wanted, or too short."""
-    if request.cache is None or request.cache.retention != "long":
+    marks = request.cache
+    if marks is None or marks.retention != "long" or not marks.system:
         return None
     content = stable_beginning(request)
     written = body_bytes(content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 from strandline.errors import ConfigError
@@ -52,6 +52,7 @@ class OpenAIChatModel(HttpModel):
     """`HttpModel` for Chat Completions.
 
     `traits`: what the server wants differently, by default what its host is known for.
+    `prompt_cache`: whether it takes OpenAI's keys about the prompt cache.
     """
 
     def __init__(
@@ -60,9 +61,12 @@ class OpenAIChatModel(HttpModel):
         api_key: str = "",
         *,
         traits: ServerTraits | None = None,
+        prompt_cache: bool | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
         traits = traits or ServerTraits.of_host(Address.of(base_url).host)
+        if prompt_cache is not None:
+            traits = replace(traits, prompt_cache=prompt_cache)
         _require_json(traits.extra_body)
         super().__init__(base_url, api_key, ChatDialect(traits), **options)
 

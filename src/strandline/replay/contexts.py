@@ -9,12 +9,11 @@ Source: spec 3, The way of a message, Budget and compaction, Pruning in four lay
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from strandline.context.assemble import Limit, within
 from strandline.context.budget import Budget
-from strandline.context.clean_path import Clean, CleanPath
+from strandline.context.clean_path import CleanPath
 from strandline.context.compaction import CompactionPlan, NoCompaction, plan_compaction
 from strandline.context.prune import LayerSummary, Moment, Pruned, PruneMemo, prune
 from strandline.context.tokens import MessageTokens
@@ -25,7 +24,9 @@ from strandline.replay.policies import Policy
 from strandline.replay.recording import Call, Recording
 from strandline.replay.simulated import compaction_text, layer_summary, told_tokens
 from strandline.transcript.context import PathMessage
+from strandline.transcript.live_context import MessagesSoFar
 from strandline.transcript.messages import JsonObject, Message
+from strandline.transcript.tree import Node
 
 MOST_COMPACTIONS = 3
 MOST_LAYER_SUMMARIES = 3
@@ -51,29 +52,33 @@ class Context:
 
 
 class Contexts:
-    """Gives the context of one call after the other; `clean` is the recording's whole path."""
+    """Gives the context of one call after the other.
+
+    Of the recording it follows what had been said by a call, and no more; after a compaction
+    that begins with the summary.
+    """
 
     def __init__(
-        self,
-        recording: Recording,
-        clean: Clean,
-        policy: Policy,
-        budget: Budget,
-        tokens: MessageTokens,
+        self, recording: Recording, policy: Policy, budget: Budget, tokens: MessageTokens
     ) -> None:
-        self._pins = recording.pins
+        self._recording = recording
         self._policy = policy
         self._budget = budget
         self._tokens = tokens
-        self._items: Sequence[PathMessage] = recording.items
-        self._clean = clean
+        self._places = {item.entry_id: place for place, item in enumerate(recording.items)}
+        self._followed = 0
+        self._said: list[Node | PathMessage] = []
+        self._path = CleanPath(tokens)
+        self._memo = PruneMemo()
+        self._summaries: list[LayerSummary] = []
         self._details: JsonObject | None = None
         self._compacted = 0
-        self._summaries: list[LayerSummary] = []
-        self._memo = PruneMemo()
 
     def at(self, call: Call) -> Context:
         """What that call sees. Raises `ContextOverflow` where no window can hold it."""
+        place = self._places[call.entry_id]
+        self._said += self._recording.items[self._followed : place]
+        self._followed = place
         context = self._pruned(call)
         mode = self._policy.compaction.effective_mode
         for _ in range(MOST_COMPACTIONS if mode == "auto" else 0):
@@ -91,28 +96,25 @@ class Contexts:
         now_ms = math.ceil(call.at_ms)
         oldest_ms = now_ms - (rules.cache_ttl_ms if rules.cached else 0)
         self._summaries = [made for made in self._summaries if made.made_ms >= oldest_ms]
-        pruned, cost = self._prune(call, now_ms), NO_SUMMARIES
+        pruned, cost = self._prune(now_ms), NO_SUMMARIES
         for _ in range(MOST_LAYER_SUMMARIES):
             if pruned.wanted is None:
                 break
             made, took = layer_summary(pruned.wanted, rules.max_tokens, now_ms, self._tokens)
             self._summaries = [*self._summaries[1 - MOST_REMEMBERED :], made]
-            pruned, cost = self._prune(call, now_ms), cost.plus(took)
+            pruned, cost = self._prune(now_ms), cost.plus(took)
         return Context(pruned.view, layer_summaries=cost)
 
-    def _prune(self, call: Call, now_ms: int) -> Pruned:
-        moment = Moment(now_ms, self._budget.view_limit, self._pins, self._summaries)
-        end = self._clean.place_of[call.entry_id]
-        return prune(
-            self._clean, self._policy.rules, moment, self._tokens, end=end, memo=self._memo
-        )
+    def _prune(self, now_ms: int) -> Pruned:
+        clean = self._path.follow(MessagesSoFar(self._said), self._budget.message_cap)
+        limit, pins = self._budget.view_limit, self._recording.pins
+        moment = Moment(now_ms, limit, pins, self._summaries)
+        return prune(clean, self._policy.rules, moment, self._tokens, memo=self._memo)
 
     def _compact(self, call: Call) -> Summaries | None:
         """Compact what was said before the call; None where that would not help."""
-        place = next(i for i, item in enumerate(self._items) if item.entry_id == call.entry_id)
-        plan = plan_compaction(
-            self._items[:place], self._tokens, self._budget, previous_details=self._details
-        )
+        said = MessagesSoFar(self._said)
+        plan = plan_compaction(said, self._tokens, self._budget, previous_details=self._details)
         if isinstance(plan, NoCompaction):
             return None
         body = compaction_text(plan, self._tokens.counter)
@@ -135,9 +137,7 @@ class Contexts:
         }
         # The same name never stands for two texts: tokens are remembered by it.
         entry_id = f"compaction {self._compacted} of {self._policy.name}"
-        kept = next(
-            i for i, item in enumerate(self._items) if item.entry_id == plan.first_kept_entry_id
-        )
-        self._items = [PathMessage(entry_id, message), *self._items[kept:]]
-        self._clean = CleanPath(self._tokens).follow(self._items, self._budget.message_cap)
+        said = MessagesSoFar(self._said)
+        kept = next(n for n, item in enumerate(said) if item.entry_id == plan.first_kept_entry_id)
+        self._said = [PathMessage(entry_id, message), *said[kept:]]
         self._details = plan.details

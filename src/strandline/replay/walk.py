@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from strandline.context.budget import Budget, resolve_budget
+from strandline.context.budget import resolve_budget
 from strandline.context.clean_path import Clean, CleanPath
 from strandline.context.tokens import MessageTokens
 from strandline.replay.caches import CacheModel, Use
@@ -38,7 +38,7 @@ class Replays:
         self._recording = recording
         self._scene = scene
         self._tokens = tokens
-        self._cleaned: dict[int, Clean] = {}
+        self._clean = CleanPath(tokens).follow(recording.items, scene.window)
 
     def under(self, policy: Policy) -> Outcome:
         """What the recording's calls would have cost.
@@ -52,30 +52,24 @@ class Replays:
             system_tokens=self._scene.system_tokens,
             max_tokens=policy.rules.max_tokens,
         )
-        clean = self._clean(budget.message_cap)
-        walk = _Walk(self._recording, clean, policy, budget, self._scene, self._tokens)
+        contexts = Contexts(self._recording, policy, budget, self._tokens)
+        walk = _Walk(self._recording.calls, self._clean, contexts, policy, self._scene)
         return outcome_of(list(walk.steps()))
-
-    def _clean(self, cap: int) -> Clean:
-        if cap not in self._cleaned:
-            self._cleaned[cap] = CleanPath(self._tokens).follow(self._recording.items, cap)
-        return self._cleaned[cap]
 
 
 class _Walk:
-    """One recording under one policy."""
+    """The calls of one recording under one policy; `clean` is its whole path."""
 
     def __init__(
         self,
-        recording: Recording,
+        calls: Sequence[Call],
         clean: Clean,
+        contexts: Contexts,
         policy: Policy,
-        budget: Budget,
         scene: Scene,
-        tokens: MessageTokens,
     ) -> None:
-        self._recording, self._clean, self._scene, self._policy = recording, clean, scene, policy
-        self._contexts = Contexts(recording, clean, policy, budget, tokens)
+        self._calls, self._clean, self._scene, self._policy = calls, clean, scene, policy
+        self._contexts = contexts
         self._prompts = Prompts(scene.system_tokens)
         self._cache = scene.new_cache(policy)
         self._warm_until_ms = -math.inf
@@ -84,7 +78,7 @@ class _Walk:
         """What each call comes to. An answer that never said anything was no call."""
         clean = self._clean
         said_to = [0, *accumulate(said.entry_id is not None for said in clean.messages)]
-        for call in self._recording.calls:
+        for call in self._calls:
             place = clean.place_of.get(call.entry_id)
             if place is not None:
                 answer = call.output_tokens or clean.messages[place].tokens

@@ -43,7 +43,8 @@ class Agent:
     counts across turns, so that a message is counted once; an agent that answers on several
     sessions needs one for each (a `Conversation` sees to it). The system prompt is the same at
     every call, so that a provider's cache can hold it; `renew_prompt` makes it anew, which
-    is done where the cache is lost anyway, after a compaction. `thinking` is the level of
+    is done where the cache is lost anyway, after a compaction; `prompt_settings` stands for what
+    an operator set that it is made of. `thinking` is the level of
     new sessions. `only_for_summaries` are models that are closed with it. `engine` chooses the
     context, `policy` prunes it; `policy_for` gives the policy for a kind of chat (``direct``,
     ``group`` …). `provider_cache` is what providers are asked to keep. `layer_summaries` writes
@@ -66,6 +67,7 @@ class Agent:
     hooks: Hooks = field(default_factory=Hooks)
     thinking: ThinkingLevel = "off"
     renew_prompt: Callable[[], str] | None = None
+    prompt_settings: str = ""
     only_for_summaries: tuple[Model, ...] = ()
     engine: EngineHost = None  # type: ignore[assignment]  # made below, of the clock
     policy: ContextPolicy = field(default_factory=ContextPolicy)

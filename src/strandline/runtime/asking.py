@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from strandline.context.prune import CONTEXT_LIMIT
 from strandline.context.view import View
 from strandline.errors import ContextOverflow, ModelError, ThreadLost
 from strandline.runtime.agent import Agent, Backend
@@ -69,6 +70,7 @@ class Asking:
     sent_tokens: int = 0
     fitting: Fitting = field(init=False)
     _thread_is_lost: bool = False
+    _renewed_for: int = 0
     _left: list[Backend] = field(init=False)
     _first_error: ModelError | ContextOverflow | None = None
 
@@ -90,7 +92,7 @@ class Asking:
         attempt = 1
         while True:
             try:
-                looked = await self.fitting.to_send()
+                looked = await self._to_send()
             except ContextOverflow as error:
                 await self._ask_another_instead(error)
                 attempt = 1
@@ -98,9 +100,26 @@ class Asking:
             outcome = await self._ask(looked)
             if isinstance(outcome, Finished):
                 self.fitting.answered()
+                self._thread_is_lost = False  # the answer is of the new one
                 self.thoughts.answered(self.backend.info)
-                return {**outcome.message, "timestamp": looked.call_ms}
+                return {**outcome.message, **self._recorded(looked)}
             attempt = await self._after_failure(outcome, looked.view, attempt)
+
+    def _recorded(self, looked: Assembled) -> JsonObject:
+        """What an answer says of its call, so that its context can be found again."""
+        recorded: JsonObject = {"timestamp": looked.call_ms}
+        if self.fitting.agent.policy.tool_results.mode != "off":
+            recorded[CONTEXT_LIMIT] = looked.limit
+        return recorded
+
+    async def _to_send(self) -> Assembled:
+        """A context that fits, after a compaction with a system prompt of now."""
+        looked, compactions = await self.fitting.to_send(), self.fitting.compactions
+        while self._renewed_for < len(compactions):
+            self._renewed_for = len(compactions)
+            if await asyncio.to_thread(self.fitting.assembling.renew_prompt):
+                looked = await self.fitting.to_send()
+        return looked
 
     async def _ask_another_instead(self, error: ContextOverflow) -> None:
         """The next model may have the room that this one has not; raises where there is none."""
@@ -175,7 +194,7 @@ class Asking:
         model, info = self.backend.model, self.backend.info
         request = self._request(looked, info)
         if request.thread is None:
-            self.watch.sends(request, looked.view)
+            self.watch.sends(request, looked.view, looked.addition)
         self.sent_tokens = looked.view.tokens
         came: list[str] = []
         try:
@@ -185,7 +204,7 @@ class Asking:
                         return event
                     self._tell(event, came)
         except asyncio.CancelledError:
-            await to_the_end(self._keep_aborted("".join(came), info))
+            await to_the_end(self._keep_aborted("".join(came), info, self._recorded(looked)))
             raise
         return Failed(
             ModelError(
@@ -196,7 +215,7 @@ class Asking:
         )
 
     def _request(self, looked: Assembled, info: ModelInfo) -> ModelRequest:
-        agent = self.agent
+        agent = self.fitting.agent
         projected = project(looked, info, anew=self._thread_is_lost)
         messages = [self.thoughts.shown(info, each.message) for each in looked.view.messages]
         if projected is not None:
@@ -220,7 +239,7 @@ class Asking:
         elif isinstance(event, ThinkingDelta):
             self.listener(ThinkingText(event.text))
 
-    async def _keep_aborted(self, text: str, info: ModelInfo) -> None:
+    async def _keep_aborted(self, text: str, info: ModelInfo, recorded: JsonObject) -> None:
         if text:
             answer: Message = {
                 "role": "assistant",
@@ -230,6 +249,6 @@ class Asking:
                 "model": info.id,
                 "usage": {**NOTHING_USED, "cost": {**NOTHING_PAID}},
                 "stopReason": "aborted",
-                "timestamp": self.agent.clock.now_ms(),
+                **recorded,
             }
             await asyncio.to_thread(self.keep, answer)

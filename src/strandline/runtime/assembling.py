@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 
 from strandline.context.budget import Budget, calibrated, newest_report
 from strandline.context.chosen import TokensOfForms, chosen_path, explained
@@ -24,12 +25,13 @@ from strandline.context.prune import (
     PruneMemo,
     SummaryWanted,
     prune,
+    recorded_limit,
 )
 from strandline.context.view import View
-from strandline.errors import ContextOverflow
+from strandline.errors import ContextOverflow, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.context_caching import key_of
-from strandline.runtime.engine_session import EngineSession
+from strandline.runtime.engine_session import EngineSession, Lane
 from strandline.runtime.events import LayerSummarised, Listener, Notice
 from strandline.runtime.model import ModelInfo
 from strandline.transcript.context import PathMessage
@@ -49,7 +51,8 @@ REMEMBERED_CALLS = 16
 class Assembled:
     """What a request may be made of, before anything makes room.
 
-    `call_ms` is the time at which it was assembled, which becomes that of the answer. `addition`
+    `call_ms` is the time at which it was assembled, which becomes that of the answer; `limit` is
+    what its messages might take. `addition`
     goes before the system prompt. `compared_tokens` is what the check before sending looks at.
     `is_final`: the engine owns compaction, and nothing may be cut.
     """
@@ -57,6 +60,7 @@ class Assembled:
     view: View
     call_ms: int
     compared_tokens: int
+    limit: int
     addition: str = ""
     projection: ContextProjection | None = None
     is_final: bool = False
@@ -88,15 +92,22 @@ class Assembling:
 
     # -- the view --------------------------------------------------------------------------
 
-    async def look(self, budget: Budget, info: ModelInfo, listener: Listener) -> Assembled:
-        """The context as it stands. Raises `EngineError`."""
+    async def look(
+        self, budget: Budget, info: ModelInfo, listener: Listener, lane: Lane = nullcontext
+    ) -> Assembled:
+        """The context as it stands. Raises `EngineError`.
+
+        `lane` takes the session's lane for what an engine is told or writes; by default the
+        caller holds it.
+        """
         now_ms = self.agent.clock.now_ms()
         if self.engine.host.is_legacy:
             pruned = await self._pruned(None, budget, now_ms, listener)
-            return Assembled(pruned.view, now_ms, pruned.view.tokens)
+            return Assembled(pruned.view, now_ms, pruned.view.tokens, budget.view_limit)
+        await self.engine.catch_up(budget, lane)
         items = await asyncio.to_thread(self._items)
-        answer = await self.engine.assemble(items, budget, info.ref)
-        self._addition = answer.system_prompt_addition or ""
+        answer = await self.engine.assemble(items, budget, info.ref, lane)
+        self._addition = await self._with_room(answer, budget, info)
         if self.engine.host.owns_compaction:
             view = await asyncio.to_thread(self._final, answer, items, budget)
         else:
@@ -108,15 +119,49 @@ class Assembling:
             view,
             now_ms,
             compared,
+            budget.view_limit,
             self._addition,
             answer.context_projection,
             self.engine.host.owns_compaction,
         )
 
+    def renew_prompt(self) -> bool:
+        """Go on with the system prompt of now, where it is another; a disk may be waited for.
+
+        Done where the provider's cache is lost anyway, and what the workspace says now is free.
+        """
+        renew = self.agent.renew_prompt
+        if renew is None:
+            return False
+        try:
+            agent = replace(self.agent, system_prompt=renew())
+        except StrandlineError:  # where it cannot be read, the old prompt holds
+            return False
+        if agent.system_prompt == self.agent.system_prompt:
+            return False
+        self.agent = self.engine.agent = agent
+        return True
+
+    async def _with_room(self, answer: AssembleResult, budget: Budget, info: ModelInfo) -> str:
+        """What goes before the system prompt. Raises `EngineError` where it leaves no room."""
+        addition = answer.system_prompt_addition or ""
+        tokens = self._count(addition)
+        try:
+            self.agent.budget(
+                info, scale=budget.scale, window=budget.window, addition_tokens=tokens
+            )
+        except ContextOverflow:
+            problem = f"its system_prompt_addition of {tokens:,} tokens leaves no room for messages"
+            raise await self.engine.host.failed("assemble", self.engine.key, problem) from None
+        return addition
+
+    def _count(self, addition: str) -> int:
+        return self.agent.tokens.counter.count(addition) if addition else 0
+
     @property
     def addition_tokens(self) -> int:
         """What the engine put before the system prompt last time, in our tokens."""
-        return self.agent.tokens.counter.count(self._addition) if self._addition else 0
+        return self._count(self._addition)
 
     def _items(self) -> Sequence[PathMessage]:
         return self.session.build_context().items
@@ -247,7 +292,8 @@ class Assembling:
             return None
         if not self.agent.policy.prunes:
             return clean.tokens_to[place]
-        said_ms = clean.messages[place].said_ms or 0
-        moment = Moment(int(said_ms), self.agent.info.context_window)
+        answer = clean.messages[place]
+        limit = recorded_limit(answer.message) or self.agent.info.context_window
+        moment = Moment(int(answer.said_ms or 0), limit)
         pruned = prune(clean, self.agent.policy, moment, self.agent.tokens, end=place)
         return pruned.view.tokens

@@ -22,8 +22,9 @@ from strandline.runtime.delivery import Delivery
 from strandline.runtime.events import CacheUsed, CompactionReceipt, Listener, Notice, nobody
 from strandline.runtime.family import Parent
 from strandline.runtime.finishing import to_the_end
-from strandline.runtime.inbound import HEARTBEAT, INBOUND_ID, Heard, is_answered
+from strandline.runtime.inbound import HEARTBEAT, INBOUND_ID, is_answered
 from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS, lane
+from strandline.runtime.path_news import newest_before_request, newest_message
 from strandline.runtime.registry import OpenSession, SessionRegistry
 from strandline.runtime.silence import Occasion, deliverable
 from strandline.runtime.standing import stand_on
@@ -149,7 +150,8 @@ class Conversation:
             await self.subagents.catch_up()
         await asyncio.to_thread(self._prepare)
         delivery = Delivery(listener, occasion)
-        upkeep, newest_before = self._standing.upkeep, self.session.leaf_id
+        upkeep, session = self._standing.upkeep, self.session
+        newest_before = await asyncio.to_thread(newest_message, session)
         try:
             result = await run_turn(
                 self.session,
@@ -165,7 +167,8 @@ class Conversation:
             raise
         finally:
             upkeep.compacted |= bool(delivery.compactions)
-        upkeep = self._standing.upkeep  # an engine may have moved the session
+        if self.session is not session:  # an engine has moved it: its entries are others
+            newest_before = await asyncio.to_thread(newest_before_request, self.session)
         await upkeep.after_turn(listener, newest_before)
         try:
             note = self._registry.note_turn
@@ -187,7 +190,9 @@ class Conversation:
         """Wait for what is being done after the last turns; what was compacted in it."""
         if self.subagents is not None:
             await self.subagents.wait()
-        return await self._standing.upkeep.settle()
+        receipts = await self._standing.upkeep.settle()
+        await self._standing.noted()
+        return receipts
 
     async def compact(
         self, instructions: str | None = None, *, listener: Listener = nobody
@@ -247,7 +252,7 @@ class Conversation:
     async def context_size(self) -> tuple[int, int]:
         """What the context takes, in the provider's tokens, and the window it has."""
         await asyncio.to_thread(self.session.refresh)
-        return await context_size(self._standing.memory)
+        return await context_size(self._standing.memory, self._standing.upkeep.lane)
 
     @property
     def cache_used(self) -> CacheUsed | None:
@@ -304,22 +309,32 @@ class Conversation:
             agent.engine.check(agent.info)
             await self._standing.upkeep.stop()
             old, self.agent = self.agent, self._equipped(agent)
+            host, self._host = self._host, agent.engine.take()
+            told = self._standing.engine
             self._stand_on(self._standing.at, "opened")
+            self._standing.engine.go_on_from(told)
             try:
                 await asyncio.to_thread(self._registry.note_model, self._standing.at, agent.info)
             finally:
                 await old.aclose()
+                await host.release()
 
-    async def close(self) -> None:
-        """Give back the models and the files; what is being done after a turn is given up."""
+    async def close(self, listener: Listener = nobody) -> None:
+        """Give back the models and the files; what is being done after a turn is given up.
+
+        `listener` hears where the engine could not be disposed of.
+        """
         try:
             if self.subagents is not None:
                 await self.subagents.close()
             await self._standing.upkeep.stop()
+            await self._standing.noted()
         finally:
             self.session.close()
             await self.agent.aclose()
-            await self._host.release()
+            failed = await self._host.release()
+            if failed is not None:
+                listener(Notice(str(failed)))
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -354,6 +369,7 @@ class Conversation:
             if self.subagents is not None:
                 await self.subagents.release()
             await self._standing.upkeep.stop()
+            await self._standing.noted()
         finally:
             self.session.close()
             self._stand_on(there, reason)
@@ -388,12 +404,10 @@ class Conversation:
     async def _rotate(self, outcome: CompactionOutcome) -> None:
         """Follow the transcript to the successor that an engine made of it, in this very turn.
 
-        Raises `EngineError` where the successor cannot be followed; the old one goes on then.
+        Raises `CannotFollow` where it is none to go on in; the old one goes on then.
         """
         standing, old = self._standing, self._standing.session
-        successor = await asyncio.to_thread(
-            self._registry.follow, standing.at, outcome, self._host.id
-        )
+        successor = await asyncio.to_thread(self._registry.follow, standing.at, outcome)
         if self._rotated is not None:
             held = lane(successor.session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
             await self._rotated.enter_async_context(held)

@@ -8,7 +8,7 @@ engine health. There is no fallback to another engine. Source: spec 3, Engine sl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,6 +18,7 @@ from strandline.context.engine import (
     LEGACY,
     THREADS,
     AssembleResult,
+    CompactionOutcome,
     CompactResult,
     ContextEngine,
     ContextProjection,
@@ -29,6 +30,7 @@ from strandline.runtime.engine_health import EngineFailure, EngineHealth
 from strandline.runtime.finishing import cancellings
 from strandline.runtime.model import ModelInfo
 from strandline.transcript.context import PathMessage
+from strandline.transcript.messages import Message
 
 Answer = TypeVar("Answer")
 
@@ -73,8 +75,10 @@ class EngineHost:
     def check(self, info: ModelInfo) -> None:
         """Raises `EngineUnavailable` where the engine needs what the model does not have."""
         if THREADS in self.engine.info.host_requirements and not info.threads:
+            problem = f"needs a model with threads, which {info.ref} is not"
+            self._note(EngineFailure(self.id, "requirements", f"it {problem}", None, self._now_ms))
             raise EngineUnavailable(
-                f"the context engine {self.id} needs a model with threads, which {info.ref} is not",
+                f"the context engine {self.id} {problem}",
                 engine=self.id,
                 phase="requirements",
                 remedy="choose a model that speaks openai-responses, or set "
@@ -93,49 +97,66 @@ class EngineHost:
         Raises `EngineError`, and `CancelledError` where the caller is cancelled.
         """
         asked_to_stop = cancellings()
+        limit_s = MOST_COMPACTING_S if phase == "compact" else MOST_S
         try:
-            async with asyncio.timeout(MOST_COMPACTING_S if phase == "compact" else MOST_S):
+            async with asyncio.timeout(limit_s) as limit:
                 answer = await call(self.engine)
             problem = wrong(answer)
         except asyncio.CancelledError:
             if cancellings() > asked_to_stop:
                 raise
             problem = "what it waited for was cancelled"
-        except TimeoutError:
-            problem = "it did not answer in time"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
-            problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            late = isinstance(error, TimeoutError) and limit.expired()
+            problem = f"it did not answer within {limit_s:g} s" if late else _words(error)
         else:
             if problem is None:
                 return answer
-        raise await self._failed(phase, session_key, problem)
+        raise await self.failed(phase, session_key, problem)
 
-    async def _failed(self, phase: str, session_key: str, problem: str) -> EngineError:
+    async def failed(self, phase: str, session_key: str, problem: str) -> EngineError:
+        """The error for what the engine did, which is noted."""
         what = f"the context engine {self.id} failed in {phase} ({problem[:500]})"
-        failure = EngineFailure(self.id, phase, problem, session_key, self.clock.now_ms())
+        failure = EngineFailure(self.id, phase, problem, session_key, self._now_ms)
+        await asyncio.to_thread(self._note, failure)
+        return EngineError(what, engine=self.id, phase=phase)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def _note(self, failure: EngineFailure) -> None:
         if self.health is not None:
             with suppress(StrandlineError):  # the failure itself is the one to tell
-                await asyncio.to_thread(self.health.note, failure)
-        return EngineError(what, engine=self.id, phase=phase)
+                self.health.note(failure)
 
     async def declined(self, session_key: str) -> None:
         """Note that a compaction was asked for and the engine made none."""
         if self.health is not None:
-            note, now_ms = self.health.note_declined, self.clock.now_ms()
             with suppress(StrandlineError):  # a statistic
-                await asyncio.to_thread(note, self.id, session_key, now_ms)
+                note = self.health.note_declined
+                await asyncio.to_thread(note, self.id, session_key, self._now_ms)
 
     def take(self) -> EngineHost:
         """Hold it; `release` it when done."""
         self.users += 1
         return self
 
-    async def release(self) -> None:
-        """Dispose of the engine when nobody holds it any more. Raises `EngineError`."""
+    async def release(self) -> EngineError | None:
+        """Dispose of the engine when nobody holds it any more.
+
+        Raises nothing: what fails in that comes after everything else. It is noted, and given
+        back to be told.
+        """
         self.users -= 1
-        if self.users <= 0 and not self._closed and not self.is_legacy:
-            self._closed = True
+        if self.users > 0 or self._closed or self.is_legacy:
+            return None
+        self._closed = True
+        try:
             await self.ask("dispose", "", lambda engine: engine.dispose(), nothing_wrong)
+        except EngineError as error:
+            return error
+        return None
 
     @property
     def is_closed(self) -> bool:
@@ -157,11 +178,23 @@ def wrong_ingested(answer: Ingested) -> str | None:
 def wrong_compact(answer: CompactResult) -> str | None:
     """What is wrong with the answer to `compact`."""
     problem = _wrong_type(answer, CompactResult)
-    if problem is None and answer.result is not None:
-        texts = (answer.result.summary, answer.result.session_id or "")
-        if not all(isinstance(text, str) for text in texts):
-            return "a summary or a session id of it is no text"
-    return problem
+    if problem is not None:
+        return problem
+    if not isinstance(answer.reason, str):
+        return "its reason is no text"
+    return None if answer.result is None else _wrong_outcome(answer.result)
+
+
+def _wrong_outcome(result: CompactionOutcome) -> str | None:
+    problem = _wrong_type(result, CompactionOutcome)
+    if problem is not None:
+        return problem
+    ids = (result.first_kept_entry_id, result.entry_id, result.session_id, result.session_file)
+    if not isinstance(result.summary, str) or not all(isinstance(i, str | None) for i in ids):
+        return "a summary, id or file of its result is no text"
+    if not isinstance(result.details, dict):
+        return "the details of its result are no object"
+    return None
 
 
 def wrong_assembled(answer: AssembleResult) -> str | None:
@@ -169,10 +202,9 @@ def wrong_assembled(answer: AssembleResult) -> str | None:
     problem = _wrong_type(answer, AssembleResult)
     if problem is not None:
         return problem
-    if isinstance(answer.messages, str | bytes) or not hasattr(answer.messages, "__iter__"):
-        return "its messages are no sequence"
-    if not all(isinstance(each, PathMessage | dict) for each in answer.messages):
-        return "one of its messages is neither a PathMessage nor a message"
+    problem = _wrong_messages(answer.messages)
+    if problem is not None:
+        return problem
     if not isinstance(answer.estimated_tokens, int) or answer.estimated_tokens < 0:
         return "its estimated_tokens are no number of tokens"
     if answer.prompt_authority not in {"assembled", "preassembly_may_overflow"}:
@@ -180,6 +212,26 @@ def wrong_assembled(answer: AssembleResult) -> str | None:
     return _wrong_addition(answer.system_prompt_addition) or _wrong_projection(
         answer.context_projection
     )
+
+
+def _wrong_messages(messages: Sequence[PathMessage | Message]) -> str | None:
+    """What is wrong with messages that are to be seen: more than a model could be told."""
+    if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+        return "its messages are no sequence"
+    seen: set[str] = set()
+    for each in messages:
+        if isinstance(each, dict):
+            continue
+        if not isinstance(each, PathMessage) or not isinstance(each.entry_id, str):
+            return "one of its messages is neither a PathMessage nor a message"
+        if each.entry_id and each.entry_id in seen:
+            return f"it shows the entry {each.entry_id} twice"
+        seen.add(each.entry_id)
+    return None
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _wrong_addition(addition: object) -> str | None:

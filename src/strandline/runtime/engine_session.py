@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from strandline.context.budget import Budget
 from strandline.context.engine import (
@@ -23,18 +23,18 @@ from strandline.context.engine import (
     Compact,
     CompactionOutcome,
     CompactResult,
+    ContextEngine,
     Ingest,
     IngestBatch,
+    Ingested,
     Maintain,
-    PromptCacheFacts,
     Rewrite,
     Rewritten,
     RuntimeContext,
     SessionRef,
 )
-from strandline.errors import CompactionRefused, EngineError, ModelError
+from strandline.errors import CompactionRefused
 from strandline.runtime.agent import Agent
-from strandline.runtime.answers import text_of
 from strandline.runtime.compacting import Compactor
 from strandline.runtime.engine_host import (
     EngineHost,
@@ -45,15 +45,25 @@ from strandline.runtime.engine_host import (
 )
 from strandline.runtime.events import CompactionReceipt, Listener, nobody
 from strandline.runtime.finishing import to_the_end
-from strandline.runtime.inbound import is_heartbeat
-from strandline.runtime.model import Failed, Finished, ModelRequest
+from strandline.runtime.lent import SessionLlm, cache_facts
+from strandline.runtime.path_news import added_since, grew, is_of_heartbeat, prompt, stretches
 from strandline.runtime.rewriting import rewrite
 from strandline.transcript.context import PathMessage
-from strandline.transcript.live_context import MessagesSoFar
-from strandline.transcript.messages import Message, Usage
+from strandline.transcript.messages import Usage
 from strandline.transcript.session import Session
 
 Lane = Callable[[], AbstractAsyncContextManager[None]]
+
+MOST_TELLINGS = 3
+"""So often in a row an engine that rewrites what it is told is told what became of it."""
+
+
+class CannotFollow(Exception):
+    """A transcript that an engine moved a conversation to is none that it can go on in."""
+
+
+async def _cannot_rotate(_: CompactionOutcome) -> None:
+    raise CannotFollow("that can only be done in a conversation")
 
 
 @dataclass
@@ -62,7 +72,7 @@ class EngineSession:
 
     `agent` is replaced where the conversation's is. `reason` says why the session is new to the
     engine. `spent` hears what the engine's own questions used. `rotate` makes another
-    transcript the session's (None where that cannot be done).
+    transcript the session's and may raise `CannotFollow`.
     """
 
     session: Session
@@ -71,7 +81,7 @@ class EngineSession:
     key: str = ""
     reason: BootstrapReason = "opened"
     spent: Callable[[Usage], None] = lambda _: None
-    rotate: Callable[[CompactionOutcome], Awaitable[None]] | None = None
+    rotate: Callable[[CompactionOutcome], Awaitable[None]] = _cannot_rotate
     _told: Sequence[PathMessage] | None = None
 
     @property
@@ -84,103 +94,136 @@ class EngineSession:
         """The session, as engines know it."""
         return SessionRef(self.session.session_id, self.key, self.session.log_name)
 
+    def go_on_from(self, before: EngineSession) -> None:
+        """Go on where another left off: of the same engine on the same session."""
+        if before.host is self.host and before.session is self.session:
+            self._told = before._told
+
     # -- telling it ------------------------------------------------------------------------
 
-    async def catch_up(self, items: Sequence[PathMessage], budget: Budget) -> None:
-        """Tell the engine what it has not heard of the path. Raises `EngineError`."""
-        if self.host.is_legacy:
+    async def catch_up(self, budget: Budget, lane: Lane = nullcontext) -> None:
+        """Tell the engine what it has not heard of the path as it is now.
+
+        It is told in the lane, so that it hears of everything once and in order: `lane` takes
+        it, by default the caller holds it. Raises `EngineError`, and `SessionBusy`.
+        """
+        if self.host.is_legacy or await asyncio.to_thread(self._is_told):
             return
+        async with lane():
+            for _ in range(MOST_TELLINGS):  # what it is told may let it rewrite the path
+                await self._tell(await asyncio.to_thread(self._path), budget)
+                if await asyncio.to_thread(self._is_told):
+                    return
+
+    def _path(self) -> Sequence[PathMessage]:
+        return self.session.build_context().items
+
+    def _is_told(self) -> bool:
+        items, told = self._path(), self._told
+        return told is not None and len(told) == len(items) and grew(told, items)
+
+    async def _tell(self, items: Sequence[PathMessage], budget: Budget) -> None:
         told = self._told
         if told is None:
             reason = self.reason if items or self.reason != "opened" else "new"
             await self._bootstrap(items, reason, budget)
-        elif _grew(told, items):
-            await self._ingest(items[len(told) :])
+            self._told = items
+            await self.maintain("bootstrap", budget)
+        elif await asyncio.to_thread(grew, told, items):
+            await self._ingest(items, len(told))
+            self._told = items
         else:
-            compacted = bool(items) and items[0].message.get("role") == "compactionSummary"
-            await self._bootstrap(items, "compaction" if compacted else "branch", budget)
-        self._told = items
+            reason = await asyncio.to_thread(self._why_another, told, items)
+            await self._bootstrap(items, reason, budget)
+            self._told = items
+            if reason == "compaction":
+                await self.maintain("compaction", budget)
+
+    def _why_another(
+        self, told: Sequence[PathMessage], items: Sequence[PathMessage]
+    ) -> BootstrapReason:
+        """Why the path is not what was told with more behind it."""
+        first = items[0] if items else None
+        if first is None or first.message.get("role") != "compactionSummary":
+            return "branch"
+        behind = not told or told[-1].entry_id in self.session.path(first.entry_id)
+        return "compaction" if behind else "branch"
 
     async def _bootstrap(
         self, items: Sequence[PathMessage], reason: BootstrapReason, budget: Budget
     ) -> None:
-        request = Bootstrap(self.ref, items, reason, self._lent(budget, items))
+        lent = await asyncio.to_thread(self._lent, budget, items)
+        request = Bootstrap(self.ref, items, reason, lent)
         ask = self.host.ask
         await ask("bootstrap", self.key, lambda engine: engine.bootstrap(request), nothing_wrong)
-        if self._told is None:
-            await self.maintain("bootstrap", items, budget)
 
-    async def _ingest(self, new: Sequence[PathMessage]) -> None:
-        if not new:
-            return
-        ask, heartbeat = self.host.ask, any(is_heartbeat(item.message) for item in new)
-        if len(new) == 1:
-            one = Ingest(self.ref, new[0], heartbeat)
-            await ask("ingest", self.key, lambda engine: engine.ingest(one), wrong_ingested)
-            return
-        many = IngestBatch(self.ref, new, heartbeat)
-        await ask(
-            "ingest_batch", self.key, lambda engine: engine.ingest_batch(many), wrong_ingested
-        )
+    async def _ingest(self, items: Sequence[PathMessage], known: int) -> None:
+        """Tell what came behind the `known` first; what is of a heartbeat by itself."""
+        ask, beat = self.host.ask, is_of_heartbeat(items, known - 1)
+        for is_beat, stretch in stretches(items[known:], beat=beat):
+            if len(stretch) == 1:
+                one = Ingest(self.ref, stretch[0], is_beat)
+                await ask("ingest", self.key, _ingesting(one), wrong_ingested)
+            else:
+                many = IngestBatch(self.ref, stretch, is_beat)
+                await ask("ingest_batch", self.key, _ingesting_all(many), wrong_ingested)
 
     # -- asking it -------------------------------------------------------------------------
 
     async def assemble(
-        self, items: Sequence[PathMessage], budget: Budget, model: str
+        self, items: Sequence[PathMessage], budget: Budget, model: str, lane: Lane = nullcontext
     ) -> AssembleResult:
-        """What the model is to see. Raises `EngineError`."""
-        await self.catch_up(items, budget)
+        """What the model is to see of a path that it was told. Raises `EngineError`."""
+        lent = await asyncio.to_thread(self._lent, budget, items, lane)
         request = Assemble(
             self.ref,
             items,
             budget.view_limit,
-            self._lent(budget, items),
+            lent,
             available_tools=tuple(self.agent.toolbox.names),
             model=model,
-            prompt=_prompt(items),
+            prompt=prompt(items),
         )
+
+        def wrong(answer: AssembleResult) -> str | None:
+            problem = wrong_assembled(answer)
+            if problem is None and items and not answer.messages:
+                return "it chose no message at all"
+            return problem
+
         ask = self.host.ask
-        return await ask(
-            "assemble", self.key, lambda engine: engine.assemble(request), wrong_assembled
-        )
+        return await ask("assemble", self.key, lambda engine: engine.assemble(request), wrong)
 
     async def after_turn(
-        self,
-        items: Sequence[PathMessage],
-        newest_before: str | None,
-        budget: Budget,
-        *,
-        compacted: bool,
+        self, newest_before: str | None, budget: Budget, *, compacted: bool
     ) -> None:
-        """Tell it that a turn was answered, which began behind the entry `newest_before`.
+        """Tell it that a turn was answered, which began behind the message `newest_before`.
 
-        Raises `EngineError`.
+        The caller holds the lane. Raises `EngineError`.
         """
         if self.host.is_legacy:
             return
-        await self.catch_up(items, budget)
+        await self.catch_up(budget)
+        items = await asyncio.to_thread(self._path)
+        lent = await asyncio.to_thread(self._lent, budget, items)
         new = added_since(items, newest_before)
-        request = AfterTurn(
-            self.ref,
-            items,
-            new,
-            self._lent(budget, items),
-            is_heartbeat=any(is_heartbeat(item.message) for item in new),
-            compacted=compacted,
-        )
+        beat = bool(new) and is_of_heartbeat(items, len(items) - 1)
+        request = AfterTurn(self.ref, items, new, lent, is_heartbeat=beat, compacted=compacted)
         ask = self.host.ask
         await ask("after_turn", self.key, lambda engine: engine.after_turn(request), nothing_wrong)
 
     async def maintain(
         self,
         reason: Literal["bootstrap", "turn", "compaction"],
-        items: Sequence[PathMessage],
         budget: Budget,
+        lane: Lane = nullcontext,
     ) -> None:
         """Let it do its own upkeep. Raises `EngineError`."""
         if self.host.is_legacy:
             return
-        request = Maintain(self.ref, reason, self._lent(budget, items))
+        items = await asyncio.to_thread(self._path)
+        lent = await asyncio.to_thread(self._lent, budget, items, lane)
+        request = Maintain(self.ref, reason, lent)
         ask = self.host.ask
         await ask("maintain", self.key, lambda engine: engine.maintain(request), nothing_wrong)
 
@@ -197,10 +240,10 @@ class EngineSession:
         `lane` takes the session's lane for what is appended; by default the caller holds it.
         Raises `EngineError`, and `CompactionRefused` where it compacted nothing.
         """
-        items = await asyncio.to_thread(lambda: self.session.build_context().items)
-        await self.catch_up(items, budget)
-        receipts: list[CompactionReceipt] = []
-        lent = self._lent(budget, items, listener, receipts, lane)
+        await self.catch_up(budget, lane)
+        items = await asyncio.to_thread(self._path)
+        built_in = _BuiltIn(listener)
+        lent = await asyncio.to_thread(self._lent, budget, items, lane, built_in)
         request = Compact(
             self.ref,
             budget.limit,
@@ -215,15 +258,25 @@ class EngineSession:
             "compact", self.key, lambda engine: engine.compact(request), wrong_compact
         )
         if not (answer.ok and answer.compacted):
+            raise await self._declined(answer, built_in)
+        if built_in.receipt is not None:
+            return built_in.receipt
+        receipt = await self._take(answer.result, budget, trigger, listener, lane)
+        if receipt is None and self._told is not None:
+            await self.maintain("compaction", budget, lane)
+        return receipt
+
+    async def _declined(self, answer: CompactResult, built_in: _BuiltIn) -> CompactionRefused:
+        """The error for a compaction that an engine did not make."""
+        if built_in.refusal is not None:
+            return built_in.refusal
+        if not self.host.owns_compaction:
             await self.host.declined(self.key)
-            raise CompactionRefused(
-                f"nothing was compacted: the engine {self.host.id} says "
-                f"{answer.reason[:300] or 'nothing'!r}",
-                remedy="the context can stay as it is; `strandline doctor` knows the engine",
-            )
-        if receipts:
-            return receipts[-1]
-        return await self._take(answer.result, budget, trigger, listener, lane)
+        said = answer.reason[:300] or "it gave no reason"
+        return CompactionRefused(
+            f"nothing was compacted: the engine {self.host.id} declined ({said})",
+            remedy="the context can stay as it is; `strandline doctor` knows the engine",
+        )
 
     async def _take(
         self,
@@ -236,27 +289,23 @@ class EngineSession:
         """Do what the engine's compaction says: move to a successor, or append its summary."""
         if outcome is None:
             return None
-        if outcome.session_id is not None:
+        if outcome.session_id not in {None, self.session.session_id}:
             async with lane():
                 await self._rotate(outcome)
-            self._told = None
-            self.reason = "rotation"
+                self._told, self.reason = None, "rotation"
             return None
-        if not outcome.summary.strip() or outcome.first_kept_entry_id is None:
+        if outcome.entry_id or not outcome.summary.strip() or outcome.first_kept_entry_id is None:
             return None
         async with lane():
             append = self.compactor.append_supplied
             return await append(outcome, self.host.id, budget, trigger, listener)
 
     async def _rotate(self, outcome: CompactionOutcome) -> None:
-        if self.rotate is None:
-            raise EngineError(
-                f"the context engine {self.host.id} failed in compact (it moved the session to "
-                "another transcript, which can only be followed in a conversation)",
-                engine=self.host.id,
-                phase="compact",
-            )
-        await self.rotate(outcome)
+        try:
+            await self.rotate(outcome)
+        except CannotFollow as why:
+            problem = f"its transcript cannot be followed: {why}"
+            raise await self.host.failed("compact", self.key, problem) from why
 
     # -- what it may use -------------------------------------------------------------------
 
@@ -264,37 +313,32 @@ class EngineSession:
         self,
         budget: Budget,
         items: Sequence[PathMessage],
-        listener: Listener = nobody,
-        receipts: list[CompactionReceipt] | None = None,
         lane: Lane = nullcontext,
+        built_in: _BuiltIn | None = None,
     ) -> RuntimeContext:
-        tokens = self.agent.tokens
+        tokens, built_in = self.agent.tokens, built_in or _BuiltIn()
 
         async def rewriting(rewrites: Sequence[Rewrite]) -> Rewritten:
             async with lane():
                 return await to_the_end(asyncio.to_thread(rewrite, self.session, rewrites))
 
         async def compacting(request: Compact) -> CompactResult:
-            return await self._delegated(request, budget, listener, receipts, lane)
+            return await self._delegated(request, budget, lane, built_in)
 
         return RuntimeContext(
             token_budget=budget.view_limit,
             current_token_count=sum(tokens.of(i.entry_id, i.message) for i in items),
-            prompt_cache=self._cache_facts(items),
-            llm=_Llm(self.agent, self.spent),
+            prompt_cache=cache_facts(self.agent, items),
+            llm=SessionLlm(self.agent, self.spent),
             count_tokens=tokens.count,
             rewrite_transcript_entries=rewriting,
             delegate_compaction=compacting,
         )
 
     async def _delegated(
-        self,
-        request: Compact,
-        budget: Budget,
-        listener: Listener,
-        receipts: list[CompactionReceipt] | None,
-        lane: Lane,
+        self, request: Compact, budget: Budget, lane: Lane, built_in: _BuiltIn
     ) -> CompactResult:
+        listener = built_in.listener
         try:
             async with lane():
                 pending = await self.compactor.begin(
@@ -302,9 +346,9 @@ class EngineSession:
                 )
             receipt = await self.compactor.finish(pending, listener, lane)
         except CompactionRefused as refusal:
+            built_in.refusal = refusal
             return CompactResult(ok=True, compacted=False, reason=str(refusal))
-        if receipts is not None:
-            receipts.append(receipt)
+        built_in.receipt = receipt
         outcome = CompactionOutcome(
             tokens_before=receipt.tokens_before,
             tokens_after=receipt.tokens_after,
@@ -312,68 +356,19 @@ class EngineSession:
         )
         return CompactResult(ok=True, compacted=True, result=outcome)
 
-    def _cache_facts(self, items: Sequence[PathMessage]) -> PromptCacheFacts:
-        kept = self.agent.provider_cache
-        newest = next((i.message for i in reversed(items) if _is_answer(i.message)), None)
-        usage = newest.get("usage") if newest else None
-        said_ms = newest.get("timestamp") if newest else None
-        expires = None
-        if isinstance(said_ms, int) and kept.retention != "none":
-            expires = said_ms + self.agent.policy.cache_lifetime_ms
-        used = cast("Usage", usage) if isinstance(usage, dict) else None
-        return PromptCacheFacts(kept.retention, used, expires)
+
+@dataclass
+class _BuiltIn:
+    """What came of the built-in compaction, where an engine delegated to it."""
+
+    listener: Listener = nobody
+    receipt: CompactionReceipt | None = None
+    refusal: CompactionRefused | None = None
 
 
-class _Llm:
-    """The session's model for an engine's own questions; what they use is counted."""
-
-    def __init__(self, agent: Agent, spent: Callable[[Usage], None]) -> None:
-        self._agent = agent
-        self._spent = spent
-
-    async def complete(
-        self, prompt: str, *, system_prompt: str = "", max_tokens: int = 1024
-    ) -> str:
-        """See `strandline.context.engine.Llm`."""
-        info, now_ms = self._agent.info, self._agent.clock.now_ms()
-        question: Message = {"role": "user", "content": prompt, "timestamp": now_ms}
-        request = ModelRequest(info, system_prompt, [question], max_tokens)
-        async with aclosing(self._agent.model.stream(request)) as events:
-            async for event in events:
-                if isinstance(event, Finished):
-                    self._count(event.message)
-                    return text_of(event.message)
-                if isinstance(event, Failed):
-                    self._count(event.partial)
-                    raise event.error
-        raise ModelError(f"{info.ref} ended its stream without an answer", kind="network")
-
-    def _count(self, message: Message | None) -> None:
-        usage = message.get("usage") if message else None
-        if isinstance(usage, dict):
-            self._spent(cast("Usage", usage))
+def _ingesting(one: Ingest) -> Callable[[ContextEngine], Awaitable[Ingested]]:
+    return lambda engine: engine.ingest(one)
 
 
-def _grew(told: Sequence[PathMessage], items: Sequence[PathMessage]) -> bool:
-    return isinstance(items, MessagesSoFar) and items.grew_from(told)
-
-
-def added_since(items: Sequence[PathMessage], newest_before: str | None) -> list[PathMessage]:
-    """What came behind the entry `newest_before`; all but a summary where that is gone."""
-    added: list[PathMessage] = []
-    for item in reversed(items):
-        if item.entry_id == newest_before:
-            break
-        added.append(item)
-    return [item for item in reversed(added) if item.message.get("role") != "compactionSummary"]
-
-
-def _prompt(items: Sequence[PathMessage]) -> str | None:
-    for item in reversed(items):
-        if item.message.get("role") == "user":
-            return text_of(item.message)
-    return None
-
-
-def _is_answer(message: object) -> bool:
-    return isinstance(message, dict) and message.get("role") == "assistant"
+def _ingesting_all(many: IngestBatch) -> Callable[[ContextEngine], Awaitable[Ingested]]:
+    return lambda engine: engine.ingest_batch(many)

@@ -159,7 +159,8 @@ class CacheUsed:
     """What the provider's cache did for one answer, in its tokens.
 
     `expected` is what the call before lets one expect to be read. `why` explains a drop, and is
-    empty where there is none; `change` is the change of the prompt that made it, if that did.
+    empty where there is none; `change` is where the prompt stopped to begin as the last one did,
+    whether that cost anything or not.
     """
 
     read: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from strandline.context.assemble import Limit, within
@@ -19,7 +20,7 @@ from strandline.context.view import View
 from strandline.errors import EngineError, ModelError, StrandlineError
 from strandline.runtime.agent import Agent, Backend
 from strandline.runtime.assembling import Assembled, Assembling
-from strandline.runtime.compacting import Compactor
+from strandline.runtime.compacting import Compactor, Lane
 from strandline.runtime.events import CompactionReceipt, CompactionTrigger, Listener, Notice
 
 MOST_OVERFLOWS = 4
@@ -35,7 +36,8 @@ BeforeCompaction = Callable[[], Awaitable[None]]
 class Fitting:
     """One turn's dealings with the size of one model's window.
 
-    `before_compaction` is awaited before a turn compacts: there the memory is flushed.
+    `before_compaction` is awaited before a turn compacts: there the memory is flushed. `lane`
+    takes the session's lane for what an engine does; by default the caller holds it.
     """
 
     assembling: Assembling
@@ -43,6 +45,7 @@ class Fitting:
     compactor: Compactor
     listener: Listener
     before_compaction: BeforeCompaction | None = None
+    lane: Lane = nullcontext
     scale: float = 1.0
     window: int | None = None
     overflows: int = 0
@@ -75,7 +78,7 @@ class Fitting:
 
     async def look(self) -> Assembled:
         """The context of the leaf before anything makes room. Raises `EngineError`."""
-        return await self.assembling.look(self.budget, self.backend.info, self.listener)
+        return await self.assembling.look(self.budget, self.backend.info, self.listener, self.lane)
 
     async def to_send(self) -> Assembled:
         """A context within the budget: compacted where that helps, then cut down.
@@ -117,11 +120,14 @@ class Fitting:
         self.results_are_capped = self.results_are_capped or self.overflows > 1
         self._learn(error, view)
         engine = self.agent.engine
-        if self.overflows == 1 and not engine.is_legacy and engine.owns_compaction:
+        if self.overflows > 1:
+            return True
+        if engine.owns_compaction:
             await self._engine_compacts()
-        elif self.overflows == 1 and self.agent.compaction.effective_mode == "auto":
-            if engine.is_legacy or not await self._engine_compacts():
-                await self._compact_if_it_helps("overflow")
+        elif self.agent.compaction.effective_mode == "auto" and (
+            engine.is_legacy or not await self._engine_compacts()
+        ):
+            await self._compact_if_it_helps("overflow")
         return True
 
     async def _engine_compacts(self) -> bool:

@@ -7,11 +7,12 @@ nothing. Source: spec 3, Caches (byte-stable prefixes across restarts).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from strandline.transcript.context import PathMessage
+from strandline.transcript.entries import AnyEntry, CompactionEntry, MessageEntry
 from strandline.transcript.messages import JsonObject
 
 MOST_MODELS = 4
@@ -20,10 +21,15 @@ MOST_MODELS = 4
 
 @dataclass(frozen=True, slots=True)
 class KeptPrompt:
-    """What a session told a model last, which is ``provider/model``."""
+    """What a session told a model last, which is ``provider/model``.
+
+    `settings` stands for what an operator set that the prompt is made of: it holds no longer
+    than they do.
+    """
 
     model: str
     text: str
+    settings: str = ""
 
 
 class KeptPrompts(Protocol):
@@ -62,29 +68,44 @@ class RecordedPrompts:
 
     def read(self, session_id: str, model: str) -> KeptPrompt | None:
         for record in self._records.read(session_id):
-            if record.get("model") == model and isinstance(record.get("text"), str):
-                return KeptPrompt(model, record["text"])
+            text, settings = record.get("text"), record.get("settings")
+            if record.get("model") == model and isinstance(text, str):
+                return KeptPrompt(model, text, settings if isinstance(settings, str) else "")
         return None
 
     def keep(self, session_id: str, prompt: KeptPrompt) -> None:
         def changed(records: Sequence[JsonObject]) -> Sequence[JsonObject]:
             others = [each for each in records if each.get("model") != prompt.model]
-            return [*others, {"model": prompt.model, "text": prompt.text}][-MOST_MODELS:]
+            return [*others, asdict(prompt)][-MOST_MODELS:]
 
         self._records.update(session_id, changed)
 
 
-def last_call_ms(items: Sequence[PathMessage]) -> float | None:
-    """When the session called a model last (Unix ms), None where it never did."""
+def last_call_ms(items: Sequence[PathMessage], models: Collection[str]) -> float | None:
+    """When the session called one of the `models` last (Unix ms), None where it never did."""
     for item in reversed(items):
         message = item.message
-        if isinstance(message, dict) and message.get("role") == "assistant":
+        if not isinstance(message, dict) or message.get("role") != "assistant":
+            continue
+        if f"{message.get('provider')}/{message.get('model')}" in models:
             said_ms = message.get("timestamp")
             return said_ms if isinstance(said_ms, int | float) else item.entry_ms
     return None
 
 
-def is_warm(items: Sequence[PathMessage], now_ms: int, lifetime_ms: int) -> bool:
-    """Whether the provider still knows what the session sent last."""
-    last_ms = last_call_ms(items)
+def is_warm(
+    items: Sequence[PathMessage], models: Collection[str], now_ms: int, lifetime_ms: int
+) -> bool:
+    """Whether a provider of the `models` still knows what the session sent them last."""
+    last_ms = last_call_ms(items, models)
     return last_ms is not None and now_ms - last_ms <= lifetime_ms
+
+
+def is_compacted(newest_first: Iterable[AnyEntry]) -> bool:
+    """Whether no model has been called since the last compaction: the cache is lost then."""
+    for entry in newest_first:
+        if isinstance(entry, CompactionEntry):
+            return True
+        if isinstance(entry, MessageEntry) and entry.message.get("role") == "assistant":
+            return False
+    return False

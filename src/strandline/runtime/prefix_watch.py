@@ -1,8 +1,9 @@
 """Watching the beginning of requests: a provider's cache holds what stays the same.
 
-Each request is compared with the one before. Where it does not begin with the same bytes, the
-first that changed is named, and why. Where it does and the provider read little from its cache
-all the same, that is told too. Source: spec 3, Caches (a drop of cache reads is explained).
+Each request is compared with the last one that was answered. Where it does not begin with the
+same bytes, the first that changed is named, and why. Where it does and the provider read little
+from its cache all the same, that is told too. Source: spec 3, Caches (a drop of cache reads is
+explained).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeGuard
 
+from strandline.context.turns import is_summary, is_summary_of_any_kind
 from strandline.context.view import View, ViewMessage
 from strandline.runtime.events import CacheUsed, PrefixChange
 from strandline.runtime.model import ModelRequest
@@ -28,6 +31,7 @@ ENOUGH_READ = 0.5
 class _Sent:
     request: ModelRequest
     said: tuple[ViewMessage, ...]
+    addition: str
 
 
 class PrefixWatch:
@@ -36,41 +40,82 @@ class PrefixWatch:
     def __init__(self) -> None:
         self.used: CacheUsed | None = None
         self._before: _Sent | None = None
+        self._now: _Sent | None = None
         self._change: PrefixChange | None = None
 
-    def sends(self, request: ModelRequest, view: View) -> PrefixChange | None:
-        """Compare a request with the one before; None where it begins with its bytes."""
-        before, self._before = self._before, _Sent(request, view.messages)
-        self._change = None if before is None else _first_change(before, request, view)
+    def sends(self, request: ModelRequest, view: View, addition: str = "") -> PrefixChange | None:
+        """Compare a request with the last answered one; None where it begins with its bytes.
+
+        `addition` is what an engine put before the system prompt.
+        """
+        before, self._now = self._before, _Sent(request, view.messages, addition)
+        self._change = None if before is None else _first_change(before, self._now, view)
         return self._change
 
     def answered(
-        self, usage: Usage | None, before: Usage | None, idle_ms: float | None, lifetime_ms: int
+        self, answer: Message, before: Message | None, lifetime_ms: int
     ) -> CacheUsed | None:
-        """What the cache did for an answer with that `usage`; None where nothing is known.
+        """What the cache did for an answer; None where the provider says nothing of it.
 
-        `before` is what the call before used, `idle_ms` how long ago that was.
+        `before` is the answer that the session had before this one, by whatever model.
         """
+        was, self._before, self._now = self._before, self._now, None
+        usage, sent = answer.get("usage"), self._before
         if not _is_whole(usage):
             return None
-        read, written, fresh = usage["cacheRead"], usage["cacheWrite"], usage["input"]
-        expected = _prompt_tokens(before) if _is_whole(before) else 0
-        why = ""
-        if expected >= SMALLEST_EXPECTED and read < expected * ENOUGH_READ:
-            why = self._why(idle_ms, lifetime_ms)
-        change = self._change if why else None
-        self.used = CacheUsed(read, written, fresh, expected, why, change)
+        usage_before = (before or {}).get("usage")
+        expected = _prompt_tokens(usage_before) if _is_whole(usage_before) else 0
+        if sent is None or before is None:  # a thread, whose prompts are the provider's own affair
+            expected = 0
+        change, why = self._change, ""
+        if sent is not None and before is not None and change is None:
+            change = _other_model(before, answer, sent)
+        if expected >= SMALLEST_EXPECTED and usage["cacheRead"] < expected * ENOUGH_READ:
+            why = _why(change, was, sent, _idle_ms(before, answer), lifetime_ms)
+        self._change = None
+        self.used = CacheUsed(
+            usage["cacheRead"], usage["cacheWrite"], usage["input"], expected, why, change
+        )
         return self.used
 
-    def _why(self, idle_ms: float | None, lifetime_ms: int) -> str:
-        change = self._change
-        if change is not None:
-            return f"{change.part} changed at byte {change.byte:,}: {change.why}"
-        if idle_ms is not None and idle_ms > lifetime_ms:
-            return (
-                f"the last call was {idle_ms / 60_000:.0f} min ago: the provider has forgotten it"
-            )
-        return "the request began with the same bytes; the provider did not have them (any more)"
+
+def _why(
+    change: PrefixChange | None,
+    was: _Sent | None,
+    sent: _Sent | None,
+    idle_ms: float | None,
+    lifetime_ms: int,
+) -> str:
+    """Why little was read from the cache."""
+    if change is not None:
+        return f"{change.part} changed at byte {change.byte:,}: {change.why}"
+    if idle_ms is not None and idle_ms > lifetime_ms:
+        return f"the last call was {idle_ms / 60_000:.0f} min ago: the provider has forgotten it"
+    if was is None or sent is None:
+        return "what was sent before is not known: this process did not send it"
+    old, new = was.request.thinking, sent.request.thinking
+    if old != new:
+        return f"thinking is {new} instead of {old}, and the provider keeps the two apart"
+    return "the request began with the same bytes; the provider did not have them (any more)"
+
+
+def _other_model(before: Message, answer: Message, sent: _Sent) -> PrefixChange | None:
+    """Another model gave the answer before: its provider's cache is of no use to this one."""
+    old, new = _model_of(before), _model_of(answer)
+    if old == new:
+        return None
+    tokens = sum(said.tokens for said in sent.said)
+    return PrefixChange("model", 0, None, f"{new} answers instead of {old}", tokens)
+
+
+def _model_of(answer: Message) -> str:
+    return f"{answer.get('provider')}/{answer.get('model')}"
+
+
+def _idle_ms(before: Message | None, answer: Message) -> float | None:
+    times = [(before or {}).get("timestamp"), answer.get("timestamp")]
+    was, now = (each if isinstance(each, int | float) else None for each in times)
+    return None if was is None or now is None else now - was
 
 
 def _is_whole(usage: Usage | None) -> TypeGuard[Usage]:
@@ -83,19 +128,20 @@ def _prompt_tokens(usage: Usage) -> int:
     return usage["input"] + usage["cacheRead"] + usage["cacheWrite"]
 
 
-def _first_change(before: _Sent, request: ModelRequest, view: View) -> PrefixChange | None:
-    old = before.request
-    whole = view.tokens
+def _first_change(before: _Sent, sent: _Sent, view: View) -> PrefixChange | None:
+    old, request, whole = before.request, sent.request, view.tokens
     if old.model.ref != request.model.ref:
         why = f"{request.model.ref} answers instead of {old.model.ref}"
         return PrefixChange("model", 0, None, why, whole)
+    other = "the system prompt changed"
+    if before.addition != sent.addition:
+        other = "what the engine puts before the system prompt changed"
     at = 0
-    for part, was, now in (
-        ("tools", list(old.tools), list(request.tools)),
-        ("system prompt", old.system_prompt, request.system_prompt),
+    for part, was, now, why in (
+        ("tools", list(old.tools), list(request.tools), "the tools changed"),
+        ("system prompt", old.system_prompt, request.system_prompt, other),
     ):
         if was != now:
-            why = f"the {part} changed"
             return PrefixChange(part, at + _common(_bytes(was), _bytes(now)), None, why, whole)
         at += len(_bytes(now))
     place = _common_messages(old.messages, request.messages)
@@ -109,24 +155,43 @@ def _message_change(
     before: _Sent, request: ModelRequest, view: View, place: int, at: int
 ) -> PrefixChange:
     was = before.said[place]
-    now = view.messages[place] if place < len(view.messages) else None
-    new = _bytes(request.messages[place]) if now is not None else b""
+    new = _bytes(request.messages[place]) if place < len(request.messages) else b""
     byte = at + _common(_bytes(before.request.messages[place]), new)
     lost = sum(said.tokens for said in view.messages[place:])
-    return PrefixChange("message", byte, was.entry_id, _reason(was, now, view), lost)
+    return PrefixChange("message", byte, was.entry_id, _reason(was, view, place), lost)
 
 
-def _reason(was: ViewMessage, now: ViewMessage | None, view: View) -> str:
+def _reason(was: ViewMessage, view: View, place: int) -> str:
+    """Why the message `was` is not at its place in the view any more."""
+    now = view.messages[place] if place < len(view.messages) else None
     if now is not None and was.entry_id is not None and was.entry_id == now.entry_id:
-        told = next((d.reason for d in reversed(now.decisions)), "it is said otherwise")
-        return told
-    gone = (s for s in view.left_out if s.entry_id == was.entry_id and was.entry_id is not None)
-    left_out = next(gone, None)
+        return _why_otherwise(was, now)
+    left_out = _left_out(view, was.entry_id)
     if left_out is not None and left_out.decisions:
         return left_out.decisions[-1].reason
-    if now is not None and now.decisions:
+    if now is not None and is_summary(now):
+        return "a compaction took the place of what was said before"
+    if now is not None and now.decisions and (now.entry_id is None or is_summary_of_any_kind(now)):
         return now.decisions[-1].reason
+    if was.entry_id is not None and any(s.entry_id == was.entry_id for s in view.messages[place:]):
+        return "what was left out before is in it again"
     return "the conversation goes on from another place"
+
+
+def _why_otherwise(was: ViewMessage, now: ViewMessage) -> str:
+    """Why the message of an entry is said otherwise than before."""
+    if was.message == now.message:
+        return "its model refused a thought of its own, which is not shown again"
+    new = (each.reason for each in reversed(now.decisions) if each not in was.decisions)
+    return next(new, "it is said otherwise")
+
+
+def _left_out(view: View, entry_id: str | None) -> ViewMessage | None:
+    """What was left out of an entry. A cut moves a little, so the newest are looked at first."""
+    if entry_id is None:
+        return None
+    newest_first = chain.from_iterable(map(reversed, reversed(view.left_out.pieces)))
+    return next((said for said in newest_first if said.entry_id == entry_id), None)
 
 
 def _common_messages(one: Sequence[Message], other: Sequence[Message]) -> int:

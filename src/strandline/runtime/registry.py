@@ -15,7 +15,8 @@ from typing import Protocol
 
 from strandline.clock import Clock, IdSource, iso_from_ms
 from strandline.context.engine import CompactionOutcome
-from strandline.errors import EngineError, SessionNotFound, StrandlineError, TranscriptNotFound
+from strandline.errors import SessionNotFound, StrandlineError, TranscriptNotFound
+from strandline.runtime.engine_session import CannotFollow
 from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
 from strandline.runtime.turn import TurnResult
@@ -154,10 +155,10 @@ class SessionRegistry:
             self._transcripts.archive(transcript_name(old), f".reset.{stamp}")
         return self.open(key)
 
-    def follow(self, at: OpenSession, outcome: CompactionOutcome, engine: str) -> OpenSession:
+    def follow(self, at: OpenSession, outcome: CompactionOutcome) -> OpenSession:
         """Let a key write to the successor that an engine's compaction made of its transcript.
 
-        The old transcript stays as it is. Raises `EngineError` where the successor is not a
+        The old transcript stays as it is. Raises `CannotFollow` where the successor is not a
         transcript beside it, is not of that id, or does not hold what was said last.
         """
         session_id = outcome.session_id or ""
@@ -165,14 +166,14 @@ class SessionRegistry:
         try:
             session = self._session(self._transcripts.open(name))
         except StrandlineError as error:
-            raise _cannot_follow(engine, f"{name} cannot be opened: {error.what}") from error
+            raise CannotFollow(f"{name} cannot be opened: {error.what}") from error
         newest = _newest_request(at.session)
         if session.session_id != session_id:
             session.close()
-            raise _cannot_follow(engine, f"{name} is not of the session {session_id}")
+            raise CannotFollow(f"{name} is not of the session {session_id}")
         if newest is not None and _newest_request(session) != newest:
             session.close()
-            raise _cannot_follow(engine, f"{name} does not hold what was said last")
+            raise CannotFollow(f"{name} does not hold what was said last")
         moved = {"sessionId": session_id, "sessionFile": name}
         row = self._rows.patch(at.key, lambda row: row_of({**(row or at.row).raw, **moved}))
         return OpenSession(at.key, row, session, began=False)
@@ -277,14 +278,6 @@ class SessionRegistry:
 def _newest_request(session: Session) -> Message | None:
     items = session.build_context().items
     return next((i.message for i in reversed(items) if i.message.get("role") == "user"), None)
-
-
-def _cannot_follow(engine: str, why: str) -> EngineError:
-    return EngineError(
-        f"the context engine {engine} failed in compact (its transcript cannot be followed: {why})",
-        engine=engine,
-        phase="compact",
-    )
 
 
 def _after_turn(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from strandline.context.engine import Rewrite, Rewritten
 from strandline.errors import EntryNotFound, InvalidEntry
-from strandline.runtime.saying_again import CannotBeSaid, say_again_from
+from strandline.runtime.saying_again import CannotBeSaid, can_be_said, say_again_from
 from strandline.transcript.session import Session
 
 MOST_ENTRIES = 10_000
@@ -20,8 +20,8 @@ MOST_ENTRIES = 10_000
 def rewrite(session: Session, rewrites: Sequence[Rewrite]) -> Rewritten:
     """Say the entries of `rewrites` otherwise; the caller holds the lane.
 
-    Raises `EntryNotFound` for one that is not on the active branch and `InvalidEntry` where
-    something behind them cannot be said again; nothing was changed then.
+    Raises `EntryNotFound` for one that is not on the active branch and `InvalidEntry` where a
+    new message is none, or something behind them cannot be said again; nothing was changed then.
     """
     if not rewrites:
         return Rewritten()
@@ -32,6 +32,12 @@ def rewrite(session: Session, rewrites: Sequence[Rewrite]) -> Rewritten:
         raise EntryNotFound(
             f"no entry {missing[0]!r} on the active branch", remedy="rewrite entries of the path"
         )
+    for each in rewrites:
+        if not can_be_said(each.message):
+            raise InvalidEntry(
+                f"what was to stand in the place of {each.entry_id} is no message",
+                remedy="give a message with a role that is not a summary's",
+            )
     first = min(places[each.entry_id] for each in rewrites)
     if len(path) - first > MOST_ENTRIES:
         raise InvalidEntry(
@@ -44,7 +50,7 @@ def rewrite(session: Session, rewrites: Sequence[Rewrite]) -> Rewritten:
         new_ids = say_again_from(session, path[first - 1] if first else None, entries, otherwise)
     except CannotBeSaid as refusal:
         raise InvalidEntry(
-            f"an entry of type {refusal.kind} stands behind what was to be rewritten",
-            remedy="rewrite entries behind it",
+            f"an entry of type {refusal.kind} would have to be said again",
+            remedy="rewrite messages behind it",
         ) from None
     return Rewritten(new_ids)

@@ -74,24 +74,35 @@ def _say_again(session: Session, copies: list[tuple[str, Copy]]) -> dict[str, st
     return copied
 
 
-def _can_be_said(message: Message) -> bool:
+def can_be_said(message: Message) -> bool:
     """Whether `append_message` takes it; files of others hold all kinds of things."""
-    role = message.get("role")
+    role = message.get("role") if isinstance(message, dict) else None
     return isinstance(role, str) and role not in SUMMARY_ROLES
 
 
 def _copy(session: Session, entry: AnyEntry, otherwise: Message | None) -> Copy:
     """What says the entry again; None for what holds without being said again."""
     match entry:
-        case MessageEntry(message=message) if _can_be_said(otherwise or message):
-            return lambda: session.append_message(otherwise or message)
+        case MessageEntry(message=message):
+            said = message if otherwise is None else otherwise
+            if can_be_said(said):
+                return lambda: session.append_message(said)
         case CustomMessageEntry():
+            told = entry.data if otherwise is None else otherwise
             return lambda: session.append_custom_message(
                 entry.custom_type,
-                entry.content,
-                display=entry.display,
-                details=entry.data.get("details"),
+                told.get("content"),
+                display=told.get("display") is not False,
+                details=told.get("details"),
             )
+        case _ if otherwise is None:
+            return _copy_beside(session, entry)
+    raise CannotBeSaid(entry.type)
+
+
+def _copy_beside(session: Session, entry: AnyEntry) -> Copy:
+    """The same for what is no message."""
+    match entry:
         case ModelChangeEntry():
             return lambda: session.append_model_change(entry.provider, entry.model_id)
         case ThinkingLevelChangeEntry():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial, reduce
 
@@ -17,7 +18,7 @@ from strandline.runtime.agent import Agent
 from strandline.runtime.answers import text_of
 from strandline.runtime.asking import Asking
 from strandline.runtime.assembling import Assembling
-from strandline.runtime.compacting import Compactor
+from strandline.runtime.compacting import Compactor, Lane
 from strandline.runtime.engine_session import EngineSession
 from strandline.runtime.events import AnswerKept, CompactionReceipt, Listener, Notice, nobody
 from strandline.runtime.finishing import to_the_end
@@ -124,18 +125,21 @@ class TurnMemory:
         engine = self.assembling.engine
         self.assembling.session = engine.session = self.compactor.session = session
 
-    def fitting(self, listener: Listener = nobody) -> Fitting:
-        """Dealings with the window of the model that is asked first."""
+    def fitting(self, listener: Listener = nobody, lane: Lane = nullcontext) -> Fitting:
+        """Dealings with the window of the model that is asked first.
+
+        `lane` takes the session's lane for what an engine does; by default the caller holds it.
+        """
         first = self.assembling.agent.backends[0]
-        return Fitting(self.assembling, first, self.compactor, listener)
+        return Fitting(self.assembling, first, self.compactor, listener, lane=lane)
 
 
-async def context_size(memory: TurnMemory) -> tuple[int, int]:
+async def context_size(memory: TurnMemory, lane: Lane = nullcontext) -> tuple[int, int]:
     """What the context takes, in the provider's tokens, and the window it has.
 
-    Raises `EngineError`.
+    `lane` as in `TurnMemory.fitting`. Raises `EngineError`.
     """
-    fitting = memory.fitting()
+    fitting = memory.fitting(lane=lane)
     await fitting.calibrate()
     looked = await fitting.look()
     return fitting.budget.provider_tokens(looked.view.tokens), fitting.budget.window
@@ -246,14 +250,8 @@ class _Turn:
 
     def _tell_cache(self, answer: Message, before: Message | None) -> None:
         """Tell what the provider's cache did for an answer."""
-        was = before if before and same_model(before, answer) else {}
-        said_ms, idle_ms = was.get("timestamp"), None
-        if isinstance(said_ms, int | float):
-            idle_ms = answer["timestamp"] - said_ms
         lifetime_ms = self.agent.policy.cache_lifetime_ms
-        used = self.memory.watch.answered(
-            answer.get("usage"), was.get("usage"), idle_ms, lifetime_ms
-        )
+        used = self.memory.watch.answered(answer, before, lifetime_ms)
         if used is not None:
             self.listener(used)
 
@@ -273,8 +271,3 @@ class _Turn:
 
     def _append_now(self, message: Message) -> str:
         return self.session.append_message(message)
-
-
-def same_model(one: Message, other: Message) -> bool:
-    """Whether one model gave both answers."""
-    return all(one.get(key) == other.get(key) for key in ("provider", "model"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from strandline.context.budget import CompactionMode
@@ -110,7 +110,7 @@ class Upkeep:
     async def _engine_compacts(
         self, listener: Listener, instructions: str | None
     ) -> CompactionReceipt | None:
-        fitting = await self._fitting()
+        fitting = await self._fitting(self.lane)
         compact = self.memory.assembling.engine.compact
         receipt = await compact(fitting.budget, "manual", listener, instructions, self.lane)
         await self._note_receipt(receipt, listener)
@@ -125,11 +125,10 @@ class Upkeep:
         if engine.host.is_legacy:
             return
         try:
-            items = await asyncio.to_thread(lambda: self.at.session.build_context().items)
             budget = (await self._fitting()).budget
-            await engine.after_turn(items, newest_before, budget, compacted=self.compacted)
+            await engine.after_turn(newest_before, budget, compacted=self.compacted)
             if engine.host.engine.info.turn_maintenance_mode == "foreground":
-                await engine.maintain("turn", items, budget)
+                await engine.maintain("turn", budget)
         except StrandlineError as error:
             listener(Notice(str(error)))
 
@@ -137,8 +136,7 @@ class Upkeep:
         engine = self.memory.assembling.engine
         if engine.host.is_legacy or engine.host.engine.info.turn_maintenance_mode == "foreground":
             return
-        items = await asyncio.to_thread(lambda: self.at.session.build_context().items)
-        await engine.maintain("turn", items, (await self._fitting()).budget)
+        await engine.maintain("turn", (await self._fitting()).budget, self.lane)
 
     async def plan(self, instructions: str | None = None) -> CompactionPlan:
         """What `compact` would do now. Raises `CompactionRefused`."""
@@ -146,21 +144,22 @@ class Upkeep:
         plan = self.compactor.plan
         return await asyncio.to_thread(plan, fitting.budget, "manual", instructions)
 
-    async def flush_if_due(self, listener: Listener) -> None:
+    async def flush_if_due(self, listener: Listener, lane: Lane = nullcontext) -> None:
         """Flush the memory, once in a compaction cycle and at most one at a time.
 
-        Raises nothing but cancellation.
+        `lane` takes the session's lane for what an engine does; by default the caller holds
+        it. Raises nothing but cancellation.
         """
         listener = _harmless(listener)
         if not can_flush(self.agent):
             return
         try:
-            await self._flush(listener)
+            await self._flush(listener, lane)
         except StrandlineError as error:
             listener(Notice(f"the memory flush went wrong: {error}"))
 
-    async def _flush(self, listener: Listener) -> None:
-        fitting = await self._fitting()
+    async def _flush(self, listener: Listener, lane: Lane) -> None:
+        fitting = await self._fitting(lane)
         flush = Flush(fitting, listener, self.at.key, self.memory.thoughts)
         claimed = False
 
@@ -189,14 +188,17 @@ class Upkeep:
             listener(Notice(f"the upkeep after a turn failed ({type(error).__name__}: {error})"))
 
     async def _see_to_it(self, listener: Listener) -> None:
-        await self._engine_maintains()
+        try:
+            await self._engine_maintains()
+        except StrandlineError as error:  # what follows is the host's own
+            listener(Notice(str(error)))
         if self.agent.engine.owns_compaction:
             return
-        fitting = await self._fitting()
+        fitting = await self._fitting(self.lane)
         soft = self.agent.flush.soft_threshold_tokens
         size = (await fitting.look()).compared_tokens
         if size > fitting.budget.flush_line(soft):
-            await self.flush_if_due(listener)
+            await self.flush_if_due(listener, self.lane)
             size = (await fitting.look()).compared_tokens  # a turn may have compacted meanwhile
         mode = self.agent.compaction.effective_mode
         if mode == "auto" and fitting.budget.is_over(size):
@@ -250,7 +252,7 @@ class Upkeep:
         """Note a compaction in the row, and the size that the context has now."""
         self.compacted = True
         try:
-            size, _ = await context_size(self.memory)
+            size = await self._size_after(receipt)
             if receipt is None:
                 await asyncio.to_thread(self.registry.note_size, self.at, size)
             else:
@@ -258,8 +260,19 @@ class Upkeep:
         except StrandlineError as error:
             listener(Notice(f"the compaction was not noted in the session's row: {error}"))
 
-    async def _fitting(self) -> Fitting:
-        fitting = self.memory.fitting()
+    async def _size_after(self, receipt: CompactionReceipt | None) -> int:
+        """What the context takes after a compaction, in the provider's tokens.
+
+        An engine is not asked where the compaction says it: it would have to be told of it in
+        the lane, and who holds that may be waiting for this to be noted.
+        """
+        if receipt is None or self.agent.engine.is_legacy:
+            size, _ = await context_size(self.memory, self.lane)
+            return size
+        return (await self._fitting()).budget.provider_tokens(receipt.tokens_after)
+
+    async def _fitting(self, lane: Lane = nullcontext) -> Fitting:
+        fitting = self.memory.fitting(lane=lane)
         await fitting.calibrate()
         return fitting
 

@@ -93,6 +93,23 @@ class SandboxSettings(Part):
     )
 
 
+class SubagentSettings(Part):
+    """The sub-agents that an agent's conversations may have."""
+
+    max_spawn_depth: Annotated[int, Field(ge=0, le=2)] = Field(
+        default=1, description="0 for none, 1 for children, 2 for their children too."
+    )
+    max_concurrent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=8, description="So many at a time for one conversation."
+    )
+    run_timeout: DurationMs = Field(
+        default=600_000, description="How long each may work, unless it is told otherwise."
+    )
+    allow_agents: list[Name] = Field(
+        default=[], description="Other agents that may be asked, by id."
+    )
+
+
 class AgentSettings(Part):
     """What one agent is given; `agents.defaults` holds it for all."""
 
@@ -115,6 +132,9 @@ class AgentSettings(Part):
     )
     bootstrap_total_max_chars: Annotated[int, Field(ge=0)] = Field(
         default=60_000, description="Characters of all workspace files together."
+    )
+    subagents: SubagentSettings = Field(
+        default=SubagentSettings(), description="What it may have done beside a conversation."
     )
     thinking_default: ThinkingLevel = Field(
         default="low",
@@ -210,6 +230,9 @@ class SessionSettings(Part):
 
     main_key: Name = Field(default="main", description="The bucket of direct chats.")
     write_lock: WriteLock = Field(default=WriteLock(), description="Waiting for a busy session.")
+    parent_fork_max_tokens: Tokens = Field(
+        default=100_000, description="The largest context that is forked, in tokens; 0: any."
+    )
 
 
 class GatewaySettings(Part):

@@ -23,6 +23,11 @@ class ModelCost(Part):
     cache_write: Price = Field(
         default=0.0, description="Price of a million tokens written to the cache."
     )
+    cache_write_1h: Price | None = Field(
+        default=None,
+        alias="cacheWrite1h",
+        description="The same where they are kept for an hour; unset, cacheWrite.",
+    )
 
 
 class ModelSettings(Part):
@@ -52,6 +57,10 @@ class ProviderSettings(Part):
     api: Name = Field(default="openai-completions", description="The protocol that it speaks.")
     headers: dict[str, SecretText] = Field(
         default={}, description="More headers of every request; kept secret like the key."
+    )
+    prompt_cache: bool | None = Field(
+        default=None,
+        description="Whether it takes OpenAI's keys about its prompt cache; unset, OpenAI's do.",
     )
     models: list[ModelSettings] = Field(default=[], description="Its models.")
 

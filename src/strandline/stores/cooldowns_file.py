@@ -1,6 +1,7 @@
-"""The cool-downs of models in one small file: ``{"version": 1, "models": {"provider/model": {…}}}``.
+"""The cool-downs of models in one small file.
 
-What the records mean is decided by `strandline.runtime.cooldowns`.
+``{"version": 1, "models": {"provider/model": {…}}}``. What the records mean is decided by
+`strandline.runtime.cooldowns`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ MAX_BYTES = 1 << 20
 ASIDE_SUFFIX = ".unreadable"
 """Of what was kept aside; the next one takes its place."""
 
-Shape = type[dict[str, Any]] | type[list[Any]]
 Records = TypeVar("Records", Mapping[str, JsonObject], Sequence[JsonObject])
 
 
@@ -75,8 +74,13 @@ class LockedFiles:
                 remedy="make room or correct the permissions; it is written again next time",
             ) from error
 
-    def _records(self, path: Path, member: str, shape: Shape, max_bytes: int = MAX_BYTES) -> Any:
-        """The records of a file, none where it is missing; None for one that is none of ours."""
+    def _records(
+        self, path: Path, member: str, shape: type[Any], max_bytes: int = MAX_BYTES
+    ) -> Any:
+        """What a file has as its `member`, empty where it is missing.
+
+        None for a file that is none of ours.
+        """
         try:
             with closing(self._disk.open(path)) as file:
                 content = file.read_at(0, max_bytes + 1)
@@ -102,13 +106,14 @@ class LockedFiles:
 
 
 class RecordsFile(LockedFiles, Generic[Records]):
-    """One file. A subclass says its `member`, the `shape` of that, and `what` it tells of.
+    """One file; a damaged one is kept aside when it is written next.
 
-    A damaged one is kept aside when it is written next.
+    A subclass says its `member`, whether that has the `shape` of a dict or a list, and `what`
+    it tells of.
     """
 
     member: ClassVar[str]
-    shape: ClassVar[Shape]
+    shape: ClassVar[type[Any]]
     what: ClassVar[str]
 
     def read(self) -> Records:

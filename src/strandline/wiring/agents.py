@@ -91,6 +91,7 @@ class AgentMaker:
             hooks=self.hooks,
             thinking=own.thinking_default,
             renew_prompt=prompt,
+            prompt_settings=self._prompt_settings(own, workspace),
             only_for_summaries=tuple(each.model for each in [*summarizers, *layers]),
             engine=engine,
             policy=policy_for("direct"),
@@ -257,6 +258,13 @@ class AgentMaker:
         from strandline.runtime.retrying import RetrySettings
 
         return RetrySettings(**self.settings.models.retry.model_dump())
+
+    def _prompt_settings(self, own: AgentSettings, workspace: Path) -> str:
+        """What stands for the settings that a system prompt is made of."""
+        from strandline.context.cache import digest_of
+
+        bounds = [own.bootstrap_max_chars, own.bootstrap_total_max_chars]
+        return digest_of(own.system_prompt, own.access, str(workspace), bounds)[:16]
 
     def _system_prompt(self, own: AgentSettings, workspace: Path, window: int) -> str:
         from strandline.runtime.agent import DEFAULT_SYSTEM_PROMPT

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline import __version__
 from strandline.clock import Clock
+from strandline.errors import EngineUnavailable, StrandlineError
 from strandline.wiring.policies import context_cache_of, model_resolver, model_warning, policy_of
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Contexts:
     def engine(self, agent_id: str, workspace: Path) -> EngineHost:
         """The engine that the settings select. Raises `EngineUnavailable`."""
         from strandline.context.engine import HOST_ABILITIES, LEGACY, THREADS, EngineContext
+        from strandline.runtime.engine_health import EngineFailure
         from strandline.runtime.engine_host import EngineHost
         from strandline.wiring.health import engine_health
 
@@ -53,7 +56,13 @@ class Contexts:
             context = EngineContext({}, str(agent_dir), str(workspace))
             abilities = HOST_ABILITIES | {THREADS}  # whether the model has them is seen later
             health = engine_health(self.folder, self.clock, self.warn)
-            engine = self.plugins().make_engine(selected, context, abilities)
+            try:
+                engine = self.plugins().make_engine(selected, context, abilities)
+            except EngineUnavailable as error:
+                with suppress(StrandlineError):  # the failure itself is the one to tell
+                    now_ms = self.clock.now_ms()
+                    health.note(EngineFailure(selected, error.phase, error.what, None, now_ms))
+                raise
             host = self._hosts[agent_id] = EngineHost(self.clock, engine, health)
         return host
 

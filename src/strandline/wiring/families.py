@@ -52,14 +52,21 @@ class Families:
         from strandline.runtime.subagents import Subagents
         from strandline.tools.spawning import NAME, spawn_tool
 
-        state, limits = self.state, SubagentLimits()
-        tools = state.settings.agent(agent_id).tools
+        state, own = self.state, self.state.settings.agent(agent_id)
+        tools, told = own.tools, own.subagents
+        limits = SubagentLimits(
+            most_depth=told.max_spawn_depth,
+            most_running=told.max_concurrent,
+            timeout_ms=told.run_timeout,
+            fork_tokens=state.settings.session.parent_fork_max_tokens,
+            agents=frozenset(name.lower() for name in told.allow_agents),
+        )
         allowed = NAME not in tools.deny and (tools.allow is None or NAME in tools.allow)
         household = Household(self._sessions, state.agent, self.open_child)
 
         def of(parent: Parent) -> tuple[Subagents, Sequence[Tool]]:
-            own = Subagents(parent, household, clock=state.clock, ids=state.ids, limits=limits)
-            return own, [spawn_tool(own)] if allowed and may_spawn(key, limits) else []
+            mine = Subagents(parent, household, clock=state.clock, ids=state.ids, limits=limits)
+            return mine, [spawn_tool(mine)] if allowed and may_spawn(key, limits) else []
 
         return of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from strandline.clock import Clock
@@ -78,6 +78,9 @@ APIS: Mapping[str, Callable[[], Callable[..., HttpModel]]] = {
     "google-generative-ai": _gemini,
 }
 """The formats that are spoken, by their names in settings and transcripts."""
+
+TAKE_PROMPT_CACHE = frozenset({"openai-completions", "openai-responses"})
+"""Those whose servers may or may not know OpenAI's keys about the prompt cache."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,10 @@ class Providers:
         if provider.api_key is None and known is not None and known.is_at(provider.base_url):
             key = self._key_of(info.provider)
         headers = {name: value.get_secret_value() for name, value in provider.headers.items()}
-        return load()(provider.base_url, key, clock=self.clock, headers=headers)
+        own: dict[str, Any] = {}
+        if info.api in TAKE_PROMPT_CACHE and provider.prompt_cache is not None:
+            own["prompt_cache"] = provider.prompt_cache
+        return load()(provider.base_url, key, clock=self.clock, headers=headers, **own)
 
     def _can_reach(self, info: ModelInfo) -> bool:
         if info.provider == "local" or info.provider in self.settings.providers:
@@ -189,7 +195,7 @@ def _info(provider_id: str, provider: ProviderSettings, model: ModelSettings) ->
         _api(provider_id, provider, KNOWN[provider_id].api if provider_id in KNOWN else ""),
         model.context_window,
         model.max_tokens,
-        Prices(cost.input, cost.output, cost.cache_read, cost.cache_write),
+        Prices(cost.input, cost.output, cost.cache_read, cost.cache_write, cost.cache_write_1h),
         reasoning=model.reasoning,
         images="image" in model.input,
         tools=model.tools,

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import add
 from typing import NamedTuple
 
 from strandline.context.policy import AgeRule
@@ -46,6 +47,13 @@ class Ages:
 
     runs: tuple[Run, ...] = ()
     due_ms: float = math.inf
+
+    def since(self, place: int) -> Ages:
+        """The same of the messages from a place on."""
+        if not self.runs or place <= self.runs[0].start:
+            return self
+        runs = [run._replace(start=max(run.start, place)) for run in self.runs if run.stop > place]
+        return Ages(tuple(runs), self.due_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ def by_age(path: Path, rules: tuple[AgeRule, ...], since: int, now_ms: float) ->
         return Ages()
     walk = _Walk(path, windows_of(rules), now_ms)
     walk.back_to(since)
-    return Ages(tuple(reversed(walk.runs)), walk.due_ms)
+    return walk.answer()
 
 
 class _Walk:
@@ -95,12 +103,22 @@ class _Walk:
     def __init__(self, path: Path, windows: Windows, now_ms: float) -> None:
         self._path, self._windows, self._now_ms = path, windows, now_ms
         self._left = [_most(rule) for rule in windows.rules] + [0]
-        self._selects = [rule.keep == "summary" for rule in windows.rules] + [False]
+        self._oldest_ms = [math.inf] * len(self._left)
         # Where all messages up to a place were said before this, none of them can be kept, now
         # or later, and nobody has to look at them one by one.
         self._settled_ms = now_ms - windows.ages[windows.last] if windows.last >= 0 else math.inf
-        self.runs: list[Run] = []
-        self.due_ms = math.inf
+        self._enter(math.inf)
+        self._runs = [[path.request, path.request, -1]]  # start, stop, window; the oldest last
+
+    def answer(self) -> Ages:
+        """What the walk found."""
+        rules = self._windows.rules
+        runs = [
+            Run(start, stop, window, window < len(rules) and rules[window].keep == "summary")
+            for start, stop, window in reversed(self._runs[1:])
+        ]
+        due_ms = map(add, self._oldest_ms, self._windows.changes)
+        return Ages(tuple(runs), min(due_ms))
 
     def back_to(self, since: int) -> None:
         """Look at the units from the running turn back to `since`."""
@@ -110,55 +128,82 @@ class _Walk:
         while stop > since:
             start = stop - 1
             if newest_ms[start] < self._settled_ms:
-                self._add(Run(since, stop, self._window(newest_ms[start]), selected=False))
+                self._settle(since, stop)
                 return
             said = messages[start]
             said_ms = math.inf if said.said_ms is None else said.said_ms
-            while start > since and said.message["role"] == "toolResult":
-                start -= 1
-                said = messages[start]
-                said_ms = max(said_ms, math.inf if said.said_ms is None else said.said_ms)
+            if said.message["role"] == "toolResult":
+                start, said_ms = self._unit(since, stop)
             if start not in spared:
                 self._look(start, stop, said_ms)
             stop = start
 
+    def _unit(self, since: int, stop: int) -> tuple[int, float]:
+        """Where the unit that ends at `stop` begins, and when its newest message was said."""
+        start = max(since, self._path.unit_start(stop - 1))
+        said = [message.said_ms for message in self._path.messages[start:stop]]
+        return start, max(math.inf if each is None else each for each in said)
+
     def _look(self, start: int, stop: int, said_ms: float) -> None:
         """Decide about one unit."""
-        window = self._window(said_ms)
-        due_ms = said_ms + self._windows.changes[window]
-        self.due_ms = min(self.due_ms, due_ms)
-        if self._selects[window]:
-            self._add(Run(start, stop, window, selected=True))
-        elif stop - start <= self._left[window]:
-            self._left[window] -= stop - start
-        else:
-            self._left[window] = 0
-            self._add(Run(start, stop, window, selected=False))
-        if window == self._windows.last and self._left[window] == 0:
+        if not self._from_ms <= said_ms < self._until_ms:
+            self._enter(said_ms)
+        window = self._window
+        if said_ms < self._oldest_ms[window]:  # noqa: PLR1730 - the innermost loop: no call here
+            self._oldest_ms[window] = said_ms
+        size = stop - start
+        if size <= self._left[window]:
+            self._left[window] -= size
+            return
+        self._leave_out(start, stop, window)
+        if self._left[window] >= 0:
+            self._fill(window)
+
+    def _enter(self, said_ms: float) -> None:
+        """Take the window of a message, and remember from when until when it reaches."""
+        ages = self._windows.ages
+        self._window = window = bisect_left(ages, max(0.0, self._now_ms - said_ms))
+        self._from_ms = self._now_ms - ages[window] if window < len(ages) else -math.inf
+        self._until_ms = self._now_ms - ages[window - 1] if window else math.inf
+
+    def _fill(self, window: int) -> None:
+        """A window has no room for what is older in it."""
+        self._left[window] = 0
+        if window == self._windows.last:
             ages = self._windows.ages
             self._settled_ms = self._now_ms - ages[window - 1] if window else math.inf
 
-    def _window(self, said_ms: float) -> int:
-        age = self._now_ms - said_ms
-        return bisect_left(self._windows.ages, age) if age > self._windows.ages[0] else 0
+    def _settle(self, since: int, stop: int) -> None:
+        """Leave out the messages from `since` to `stop`, each range by the rule of its window."""
+        newest_ms = self._path.clean.newest_ms
+        self._enter(newest_ms[stop - 1])
+        for window in range(self._window, len(self._left)):
+            oldest_ms = -math.inf
+            if window < len(self._windows.ages):
+                oldest_ms = self._now_ms - self._windows.ages[window]
+            start = bisect_left(newest_ms, oldest_ms, since, stop)
+            start = max(since, self._path.unit_start(start)) if start < stop else stop
+            if start < stop:
+                self._leave_out(start, stop, window)
+            stop = start
 
-    def _add(self, run: Run) -> None:
+    def _leave_out(self, start: int, stop: int, window: int) -> None:
         """Add what is older than all runs before; it is one with the last where they touch."""
-        newest = self.runs[-1] if self.runs else None
-        if newest and newest[2:] == run[2:] and self._all_spared(run.stop, newest.start):
-            self.runs[-1] = newest._replace(start=run.start)
+        newest = self._runs[-1]
+        if newest[2] == window and (newest[0] == stop or self._all_spared(stop, newest[0])):
+            newest[0] = start
         else:
-            self.runs.append(run)
+            self._runs.append([start, stop, window])
 
     def _all_spared(self, start: int, stop: int) -> bool:
-        return start == stop or self._path.spared.count(start, stop) == stop - start
+        return self._path.spared.count(start, stop) == stop - start
 
 
 def _most(rule: AgeRule) -> float:
-    """How many messages of its window a rule keeps, be it in a summary."""
+    """How many messages of its window a rule keeps as they are; -1 where it summarises them."""
     if isinstance(rule.keep, int):
         return rule.keep
-    return 0 if rule.keep == "none" else math.inf
+    return {"all": math.inf, "summary": -1, "none": 0}[rule.keep]
 
 
 def why(rules: tuple[AgeRule, ...], window: int) -> Decision:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
+from strandline.context.clean_path import Clean
 from strandline.context.prune.compress import Compressed, covered_note
 from strandline.context.prune.path import Path
 from strandline.context.view import Decision, LeftOut, View, ViewMessage
@@ -19,18 +20,25 @@ Range = tuple[int, int, Decision]
 
 
 class Omitted(Sequence[ViewMessage]):
-    """Messages at `places`, left out by one decision."""
+    """Messages at `places` of a path, left out by one `decision`."""
 
-    def __init__(
-        self, messages: Sequence[ViewMessage], places: Sequence[int], why: Decision
-    ) -> None:
-        self._messages, self._places, self._why = messages, places, why
+    def __init__(self, clean: Clean, places: Sequence[int], decision: Decision) -> None:
+        self._clean, self._places = clean, places
+        self.decision = decision
+
+    @property
+    def tokens(self) -> int:
+        """What they take, without a look at each where there are many."""
+        places, tokens_to = self._places, self._clean.tokens_to
+        if isinstance(places, range) and places.step == 1:
+            return tokens_to[places.stop] - tokens_to[places.start]
+        return sum(self._clean.messages[place].tokens for place in places)
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __iter__(self) -> Iterator[ViewMessage]:
-        return (self._messages[place].noted(self._why) for place in self._places)
+        return (self._clean.messages[place].noted(self.decision) for place in self._places)
 
     @overload
     def __getitem__(self, index: int) -> ViewMessage: ...
@@ -38,8 +46,8 @@ class Omitted(Sequence[ViewMessage]):
     def __getitem__(self, index: slice) -> Sequence[ViewMessage]: ...
     def __getitem__(self, index: int | slice) -> ViewMessage | Sequence[ViewMessage]:
         if isinstance(index, slice):
-            return Omitted(self._messages, self._places[index], self._why)
-        return self._messages[self._places[index]].noted(self._why)
+            return Omitted(self._clean, self._places[index], self.decision)
+        return self._clean.messages[self._places[index]].noted(self.decision)
 
 
 def compose(
@@ -55,7 +63,7 @@ def compose(
     building.keep(place, path.end)
     pieces = [*path.clean.left_out.pieces, *building.pieces]
     if compressed.covered:
-        told = Omitted(path.messages, compressed.covered, covered_note(compressed.covered))
+        told = Omitted(path.clean, compressed.covered, covered_note(compressed.covered))
         pieces.append(told)
     return View(tuple(building.kept), LeftOut(pieces))
 
@@ -98,7 +106,7 @@ class _Building:
 
     def _omit(self, start: int, stop: int, why: Decision) -> None:
         if start < stop:
-            self.pieces.append(Omitted(self._path.messages, range(start, stop), why))
+            self.pieces.append(Omitted(self._path.clean, range(start, stop), why))
 
     def _tell_summary(self, place: int) -> None:
         if place == self._summary_at and self._summary is not None:

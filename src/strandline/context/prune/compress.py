@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from strandline.context.blocks import text_block
-from strandline.context.frames import REFERENCE
+from strandline.context.frames import LAYER_SUMMARY
 from strandline.context.policy import ContextPolicy
 from strandline.context.prune.ages import Run
 from strandline.context.prune.moment import Moment
@@ -148,7 +148,7 @@ class _Layer:
         why = Decision(
             "added",
             STEP,
-            REFERENCE,
+            LAYER_SUMMARY,
             f"a summary of {messages(len(covered))} by {made.by}, told in the user's role",
         )
         counted = tokens.of(f"layer summary {made.text}", message)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from strandline.context.clean_path import Clean
 from strandline.context.policy import ContextPolicy
-from strandline.context.prune.fold import Call, Rules, State, is_cold
+from strandline.context.prune.fold import Call, Rules, State, is_cold, recorded_limit
 from strandline.context.prune.moment import Moment
 from strandline.context.prune.path import Path, Requests, Spared
 from strandline.context.prune.results import Results
@@ -32,6 +32,7 @@ class PruneMemo:
         self._results: Results | None = None
         self._state, self._requests = State(), Requests()
         self._calls, self._upto = 0, 0
+        self._guessed: int | None = None  # the limit of calls that do not say theirs
         # Of a path that grew only these may have changed: a late result takes their place.
         self._stand_ins: list[tuple[int, ViewMessage]] = []
 
@@ -47,11 +48,12 @@ class PruneMemo:
         """How the call before saw the path, how the one at `moment` sees it, and its path."""
         rules = self._rules(clean, end, policy, moment, spared, tokens)
         while self._calls < len(clean.calls) and clean.calls[self._calls] < end:
-            self._take(clean, clean.calls[self._calls], rules)
+            self._take(clean, clean.calls[self._calls], rules, moment.limit)
         requests = self._requests.take(clean.messages, self._upto, end)
         if rules.results is not None:
             rules.results.take(clean.messages, end)
-        after = Call(rules, clean, end, requests, moment.now_ms).after(self._state)
+        now_ms, limit = moment.now_ms, moment.limit
+        after = Call(rules, clean, end, requests, now_ms, limit).after(self._state)
         return self._state, after, rules.path(clean, end, requests.newest, after.trims)
 
     def _rules(
@@ -64,9 +66,9 @@ class PruneMemo:
         tokens: MessageTokens,
     ) -> Rules:
         trims = policy.tool_results.mode != "off"
-        limit = steady(moment.limit) if trims else 0
-        key = (policy, limit, moment.pins)
-        if self._key != key or not self._fits(clean, end):
+        key = (policy, moment.pins)
+        fits = self._key == key and self._fits(clean, end)
+        if not fits or self._guessed not in {None, steady(moment.limit)}:
             self._key, self._messages = key, clean.messages
             self._forget()
             if trims:
@@ -76,7 +78,7 @@ class PruneMemo:
         if self._results is not None:
             self._results.pinned = spared.pinned
             self._results.take(clean.messages, self._upto)
-        return Rules(policy, limit, spared, self._results)
+        return Rules(policy, spared, self._results)
 
     def _begin_at_cold_call(self, clean: Clean, end: int, policy: ContextPolicy) -> None:
         """Leave out the calls before the last cold one: no cut outlives that."""
@@ -106,11 +108,15 @@ class PruneMemo:
             and all(messages[place] is said for place, said in self._stand_ins)
         )
 
-    def _take(self, clean: Clean, place: int, rules: Rules) -> None:
-        """The recorded call whose answer is at `place`."""
+    def _take(self, clean: Clean, place: int, rules: Rules, guess: int) -> None:
+        """The recorded call whose answer is at `place`; `guess` is its limit where it says none."""
         self._see(clean.messages, place)
         if rules.results is not None:
             rules.results.take(clean.messages, place)
-        said_ms = clean.messages[place].said_ms
-        self._state = Call(rules, clean, place, self._requests, said_ms).after(self._state)
+        said = clean.messages[place]
+        limit = recorded_limit(said.message)
+        if limit is None and rules.results is not None:
+            self._guessed = steady(guess)
+        call = Call(rules, clean, place, self._requests, said.said_ms, limit or guess)
+        self._state = call.after(self._state)
         self._calls += 1

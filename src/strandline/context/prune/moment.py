@@ -15,8 +15,8 @@ class Moment:
     """Everything besides path and policy that determines the result.
 
     `now_ms` is when the call is made (Unix ms), `limit` what its messages may take
-    (`Budget.limit`), `pins` the entries with the label "pin", `summaries` those of layer 4 that
-    were made before.
+    (`Budget.view_limit`), `pins` the entries with the label "pin", `summaries` those of layer 4
+    that were made before.
     """
 
     now_ms: int

@@ -68,7 +68,7 @@ def _made(
 def _disposed(selected: str, engine: ContextEngine) -> Iterator[Finding]:
     try:
         asyncio.run(asyncio.wait_for(engine.dispose(), DISPOSE_S))
-    except Exception as error:  # noqa: BLE001 - an engine is anybody's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is anybody's code
         what = f"the engine {selected} failed in dispose ({type(error).__name__}: {error})"
         yield Finding("engine.failing", "error", what, TWO_WAYS_OUT)
 
