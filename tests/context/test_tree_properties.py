@@ -1,186 +1,53 @@
-"""Pairing, coverage and fit over random trees: branches, moves, summaries, compactions.
+"""Pairing, coverage and fit, the whole way of a message, on every tip of random trees.
 
-Source: spec 3, The way of a message (Invariants). `test_context_properties` has the same for
-any list of messages; here they come out of real sessions, and every tip is looked at.
+A session on a real store -> its path -> cleaned -> pruned by rules of every kind -> within the
+budget -> a request in each format. Source: spec 3, The way of a message (Invariants).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline import SessionManager
-from strandline.context.assemble import assemble
-from strandline.context.budget import Budget, CompactionSettings, resolve_budget
-from strandline.context.compaction import CompactionPlan, plan_compaction
-from strandline.context.extractive import extract_summary
-from strandline.context.tokens import HeuristicCounter, MessageTokens
+from strandline.context.assemble import within
+from strandline.context.explain import COMPACTION, Row, Sum
+from strandline.context.policy import ContextPolicy
+from strandline.context.tokens import MessageTokens
+from strandline.context.turns import is_reference
 from strandline.context.view import View
-from strandline.errors import CompactionRefused
+from strandline.errors import ContextOverflow
 from strandline.transcript.messages import Message
+from strandline.transcript.session import Session
 
-COUNTER = HeuristicCounter()
-TOLD = {"message", "custom_message", "branch_summary"}
-"""Entries that a model is told of."""
-
-
-@dataclass
-class Grown:
-    """A session that grows; `covers` says which entries each compaction stands for."""
-
-    session: SessionManager
-    budget: Budget
-    tokens: MessageTokens = field(default_factory=lambda: MessageTokens(COUNTER))
-    covers: dict[str, set[str]] = field(default_factory=dict)
-    compactions: int = 0
-
-    def say(self, role: str, content: Any, **more: Any) -> None:
-        self.session.append_message({"role": role, "content": content, "timestamp": 1, **more})
-
-    def somewhere(self, number: int) -> str | None:
-        ids = [entry.id for entry in self.session.entries()]
-        return ids[number % len(ids)] if ids else None
+CLEANING = {"sanitize", "pairing"}
+TOO_SMALL = 8
 
 
-Doing = Callable[[Grown], None]
-
-
-def user(size: int) -> Doing:
-    return lambda grown: grown.say("user", "Is the lantern lit? " * size)
-
-
-def answer(size: int) -> Doing:
-    text = [{"type": "text", "text": "It is lit. " * size}]
-    return lambda grown: grown.say("assistant", text, stopReason="stop")
-
-
-def tools(names: list[str], answered: list[str], size: int) -> Doing:
-    """A message that calls, and results for some of it and for what nobody called."""
-
-    def act(grown: Grown) -> None:
-        calls = [{"type": "toolCall", "id": n, "name": "read", "arguments": {}} for n in names]
-        grown.say("assistant", calls, stopReason="toolUse")
-        for name in answered:
-            text = [{"type": "text", "text": "row\n" * size}]
-            grown.say("toolResult", text, toolCallId=name, toolName="read", isError=False)
-
-    return act
-
-
-def command(grown: Grown) -> None:
-    grown.session.append_message({"role": "bashExecution", "command": "ls", "output": "a b"})
-
-
-def note(grown: Grown) -> None:
-    grown.session.append_custom_message("a.plugin", "it is dark")
-
-
-def branch(number: int) -> Doing:
-    def act(grown: Grown) -> None:
-        if (entry := grown.somewhere(number)) is not None:
-            grown.session.branch(entry)
-
-    return act
-
-
-def branch_with_summary(number: int) -> Doing:
-    return lambda grown: void(
-        grown.session.branch_with_summary(grown.somewhere(number), "The other way was dark.")
-    )
-
-
-def label(number: int) -> Doing:
-    def act(grown: Grown) -> None:
-        if (entry := grown.somewhere(number)) is not None:
-            grown.session.append_label(entry, "here")
-
-    return act
-
-
-def void(_: object) -> None:
-    """For doings that are expressions."""
-
-
-def compact(grown: Grown) -> None:
-    """A real compaction of where the session stands: one entry more, or a reason."""
-    session = grown.session
-    plan = plan_compaction(session.build_context().items, grown.tokens, grown.budget, force=True)
-    if not isinstance(plan, CompactionPlan):
-        assert plan.reason
-        return
-    text = plan.summary(extract_summary(plan.request, COUNTER), COUNTER)
-    before = [entry.raw for entry in session.entries()]
-    try:
-        after = plan.tokens_after(text, grown.tokens)
-    except CompactionRefused:
-        return  # the reason is in it, and nothing was written
-    assert after < plan.tokens_before
-    made = session.append_compaction(text, plan.first_kept_entry_id, plan.tokens_before)
-    lines = [entry.raw for entry in session.entries()]
-    assert lines[:-1] == before, "one entry more, and nothing else is changed"
-    grown.covers[made] = _all_of(grown, plan.summarised)
-    grown.compactions += 1
-
-
-def _all_of(grown: Grown, ids: Any) -> set[str]:
-    """These, and what the summaries among them stand for."""
-    return set(ids).union(*(grown.covers.get(entry, set()) for entry in ids))
-
-
-SIZE = st.sampled_from([1, 20, 400])
-NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3, unique=True)
-DOINGS = st.lists(
-    st.one_of(
-        SIZE.map(user),
-        SIZE.map(answer),
-        st.builds(tools, NAMES, st.lists(st.sampled_from("abcd"), max_size=3), SIZE),
-        st.sampled_from([command, note, compact, compact]),
-        st.integers(0, 50).map(branch),
-        st.integers(0, 50).map(branch_with_summary),
-        st.integers(0, 50).map(label),
-    ),
-    min_size=2,
-    max_size=25,
-)
-
-
-@settings(deadline=None, max_examples=150)
-@given(doings=DOINGS, window=st.sampled_from([4_096, 8_192, 32_000]))
+@settings(max_examples=120)
+@given(data=st.data())
 def test_on_every_tip_of_any_tree_nothing_is_lost_unpaired_or_too_large(
-    doings: list[Doing], window: int
+    ways: Any, data: st.DataObject
 ) -> None:
-    settings_ = CompactionSettings(reserve_tokens=500, reserve_tokens_floor=0)
-    with SessionManager.in_memory() as session:
-        grown = Grown(session, resolve_budget(window, settings_))
-        for doing in doings:
-            doing(grown)
-        for tip in [*session.tips(), session.leaf_id]:
-            _hold(grown, tip)
-
-
-def _hold(grown: Grown, tip: str | None) -> None:
-    session, budget = grown.session, grown.budget
-    if tip is None:
-        return
-    items = session.build_context(tip).items
-    view = assemble(items, budget=budget, tokens=grown.tokens, limit="oldest_turns")
-    again = assemble(items, budget=budget, tokens=MessageTokens(COUNTER), limit="oldest_turns")
-    assert view == again, "the same path gives the same view"
-    assert view.tokens <= budget.limit
-    _is_paired([said.message for said in view.messages])
-    _is_covered(grown, tip, view)
-
-
-def _is_covered(grown: Grown, tip: str, view: View) -> None:
-    assert all(said.decisions for said in view.left_out), "whatever is left out has its reason"
-    there = {said.entry_id for said in (*view.messages, *view.left_out)}
-    accounted = _all_of(grown, [entry for entry in there if entry is not None])
-    path = [grown.session.entry(entry_id) for entry_id in grown.session.path(tip)]
-    assert {entry.id for entry in path if entry.type in TOLD} <= accounted
+    with ways.begin() as grown:
+        for step in data.draw(ways.growth):
+            grown.take(step)
+        way = ways.way(grown.session, data.draw(ways.setups))
+        now_ms = data.draw(ways.gaps) + grown.clock.now_ms()
+        for tip in grown.tips:
+            looked = way.look(tip, now_ms)
+            _is_paired([said.message for said in looked.view.messages])
+            _is_covered(looked, way.setup.policy, grown.session, tip)
+            _adds_up(looked)
+            _fits(looked, way.tokens)
+            _names_the_largest(looked, way.tokens)
+            if looked.view.messages:
+                for api in ways.formats:
+                    assert ways.refusal(api, looked.view) is None
 
 
 def _is_paired(messages: list[Message]) -> None:
@@ -194,4 +61,125 @@ def _is_paired(messages: list[Message]) -> None:
         assert not open_calls
         if message["role"] == "assistant":
             open_calls = [b["id"] for b in message["content"] if b["type"] == "toolCall"]
+            assert not (open_calls and message["stopReason"] in {"aborted", "error"})
     assert not open_calls
+
+
+# -- coverage ------------------------------------------------------------------------------
+
+
+def _is_covered(looked: Any, policy: ContextPolicy, session: Session, tip: str) -> None:
+    """Each message of the path is in one row, which says truly what became of it."""
+    rows = [row for row in looked.explanation.rows if row.entry_id is not None]
+    path = [session.entry(entry_id) for entry_id in session.path(tip)]
+    assert [row.entry_id for row in rows] == [entry.id for entry in path if _speaks(entry.data)]
+    row_of = {row.entry_id: row for row in looked.explanation.rows if row.entry_id}
+    sent = {said.entry_id: said for said in looked.view.messages if said.entry_id}
+    given_to_rules = {item.entry_id: item.message for item in looked.context.items}
+    for row in rows:
+        assert (row.entry_id in sent) == (row.outcome in {"kept", "shortened"})
+        if row.entry_id in sent:
+            said = sent[row.entry_id]
+            assert said.message is given_to_rules[row.entry_id] or said.decisions
+        elif row.outcome == "summarised" and row.layer == COMPACTION:
+            _is_told_in_a_compaction(row, row_of)
+        else:
+            assert _is_set(row.layer, policy, looked)
+    for added in (row for row in looked.explanation.rows if row.entry_id is None):
+        assert added.outcome in {"added", "left_out", "summarised"}
+        assert added.role in {"toolResult", "user"}
+
+
+def _speaks(data: dict[str, Any]) -> bool:
+    """Whether an entry has something for a model."""
+    match data["type"]:
+        case "message":
+            return isinstance(data.get("message"), dict)
+        case "branch_summary":
+            return bool(data.get("summary"))
+        case kind:
+            return kind in {"custom_message", "compaction"}
+
+
+def _is_told_in_a_compaction(row: Row, row_of: dict[str, Row]) -> None:
+    """Its summary is in the view, or is told in one that is, or went by a decision of its own."""
+    compaction = row_of[row.reason.rsplit(" ", 1)[1]]
+    assert compaction.entry_id != row.entry_id
+    if compaction.layer == COMPACTION:
+        _is_told_in_a_compaction(compaction, row_of)
+    else:
+        assert compaction.outcome in {"kept", "shortened"} or compaction.layer in {
+            "limit",
+            *CLEANING,
+        }
+
+
+def _is_set(layer: str | None, policy: ContextPolicy, looked: Any) -> bool:
+    """Whether the rule is configured that left a message out, or told it in a layer's summary."""
+    keeps = [rule.keep for rule in policy.ttl or ()]
+    told = [said for said in looked.pruned.messages if said.entry_id is None]
+    return {
+        "sanitize": True,
+        "pairing": True,
+        "limit": looked.pruned.tokens > looked.budget.view_limit,
+        "maxMessages": policy.max_messages is not None,
+        "maxTokens": policy.max_tokens is not None,
+        "ttl": bool(policy.ttl),
+        "summary": "summary" in keeps and bool(told or not policy.summaries.enabled),
+    }[layer or ""]
+
+
+def _adds_up(looked: Any) -> None:
+    """The rows add up to the totals, and the totals without what was compacted to the path."""
+    explanation, view = looked.explanation, looked.view
+    rows: Sequence[Row] = explanation.rows
+    assert explanation.totals.all == Sum(len(rows), sum(row.tokens for row in rows))
+    items = {item.entry_id for item in looked.context.items}
+    ours = [row for row in rows if row.entry_id is None or row.entry_id in items]
+    by_outcome: Counter[str] = Counter()
+    by_layer: Counter[str] = Counter()
+    for row in ours:
+        by_outcome[row.outcome] += row.tokens
+        by_layer[row.layer or ""] += row.tokens
+    there = explanation.in_context
+    assert there.all.messages == len(ours)
+    assert {each: total.tokens for each, total in there.by_outcome.items()} == by_outcome
+    by_layer.pop("", None)
+    assert {each: total.tokens for each, total in there.by_layer.items()} == by_layer
+    sent = [by_outcome[each] for each in ("kept", "shortened", "added")]
+    assert sum(sent) == explanation.room.used == view.tokens
+
+
+# -- the view fits -------------------------------------------------------------------------
+
+
+def _fits(looked: Any, tokens: MessageTokens) -> None:
+    """It is within the budget, with the newest request in it."""
+    view: View = looked.view
+    for said in (*looked.pruned.messages, *view.messages):
+        assert said.tokens == tokens.count(said.message)
+    request = _newest_request(looked.pruned)
+    if looked.overflow:
+        assert request is None or looked.budget.view_limit < TOO_SMALL
+        return
+    assert view.tokens <= looked.budget.view_limit
+    if request is not None:
+        assert _newest_request(view) == request
+
+
+def _newest_request(view: View) -> str | None:
+    people = [s for s in view.messages if s.message["role"] == "user" and not is_reference(s)]
+    return people[-1].entry_id if people else None
+
+
+def _names_the_largest(looked: Any, tokens: MessageTokens) -> None:
+    """Where nothing may give way, the overflow says which parts are the largest."""
+    view, budget = looked.pruned, looked.budget
+    try:
+        assert within(view, budget=budget, tokens=tokens) is view
+        assert view.tokens <= budget.view_limit
+    except ContextOverflow as overflow:
+        assert view.tokens > budget.view_limit
+        sizes = sorted([budget.fixed, *(said.tokens for said in view.messages)], reverse=True)
+        named = [int(size) for size in re.findall(r": ([\d,]+)", str(overflow).replace(",", ""))]
+        assert named == [size for size in sizes[:3] if size]

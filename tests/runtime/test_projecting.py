@@ -42,7 +42,7 @@ def assembled(*messages: Message, projection: ContextProjection | None = THREAD)
     items = [PathMessage(f"e{n}", message) for n, message in enumerate(messages)]
     clean = CleanPath(MessageTokens(HeuristicCounter())).follow(items, 10_000)
     view: View = clean.view
-    return Assembled(view, 0, view.tokens, projection=projection)
+    return Assembled(view, 0, view.tokens, 100_000, projection=projection)
 
 
 def test_a_thread_begins_with_the_context_as_text_and_the_current_prompt_behind_it() -> None:

@@ -261,6 +261,7 @@ async def test_a_conversation_undoes_compacts_again_and_goes_on(
         assert undone.messages_copied == 2
         assert messages(talk.session) == [*before, *since]
         receipt = await talk.compact()
+        assert receipt is not None
         assert talk.session.entry(receipt.entry_id).type == "compaction"
         assert (await talk.say("and on")).reply
         assert talk.session.verify() == []

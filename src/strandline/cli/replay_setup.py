@@ -68,13 +68,20 @@ def prepared(question: Question, recordings: Sequence[Recording], state: State) 
     scene = Scene(
         model.context_window,
         question.system_tokens,
-        rates(cache, model.prices),
+        rates(cache, _prices_for(cache, model)),
         lambda policy: new_cache(cache, lifetime_ms, policy.cacheable_count),
     )
     policies = list(_policies(question, lifetime_ms, state))
     for policy in policies:
         _check_room(policy, scene)
     return Setup(model, cache, lifetime_ms, question.rules, policies, scene)
+
+
+def _prices_for(cache: CacheName, model: ModelInfo) -> Prices:
+    """The model's prices; those of its own cache say nothing of another provider's."""
+    if cache.startswith(cache_of(model)):
+        return model.prices
+    return Prices(model.prices.input, model.prices.output)
 
 
 def _model(question: Question, recordings: Sequence[Recording], state: State) -> ModelInfo:

@@ -7,14 +7,13 @@ Source: spec 4, A turn; spec 2, Looking.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
-from strandline.context.engine import BootstrapReason, CompactionOutcome, SessionRef
+from strandline.context.engine import SessionRef
 from strandline.errors import NothingToAnswer, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.branching import Branched, go_to
@@ -23,16 +22,16 @@ from strandline.runtime.events import CacheUsed, CompactionReceipt, Listener, No
 from strandline.runtime.family import Parent
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.inbound import HEARTBEAT, INBOUND_ID, is_answered
-from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS, lane
+from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS
 from strandline.runtime.path_news import newest_before_request, newest_message
-from strandline.runtime.registry import OpenSession, SessionRegistry
+from strandline.runtime.registry import SessionRegistry
+from strandline.runtime.seat import Seat
 from strandline.runtime.silence import Occasion, deliverable
-from strandline.runtime.standing import stand_on
+from strandline.runtime.standing import Standing
 from strandline.runtime.subagents import Subagents
 from strandline.runtime.tools import Tool
 from strandline.runtime.turn import TurnResult, context_size, run_turn, user_message
 from strandline.runtime.undo import Undone, undo_compaction
-from strandline.runtime.waiting_line import WaitingLine
 from strandline.sessions.rows import SessionRow
 from strandline.transcript.messages import THINKING_LEVELS, Message, ThinkingLevel
 from strandline.transcript.session import Session
@@ -41,8 +40,6 @@ Raise = Callable[[Parent], tuple[Subagents, Sequence[Tool]]]
 """Gives a conversation its sub-agents, and the tools for them."""
 
 MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
-MOST_RECEIPTS = 100
-"""As many receipts wait for `settle`; the oldest go first."""
 
 
 class Conversation:
@@ -67,15 +64,24 @@ class Conversation:
         self._own_tools: Sequence[Tool] = ()
         if children is not None:
             self.subagents, self._own_tools = children(self._as_parent())
-        self.agent = self._equipped(agent)
-        self._holder = holder
-        self._lock_timeout_ms = lock_timeout_ms
-        self._line = WaitingLine(holder, lock_timeout_ms)
-        self._receipts: deque[CompactionReceipt] = deque(maxlen=MOST_RECEIPTS)
-        self._rotated: AsyncExitStack | None = None
-        self._rotated_from: list[Session] = []
         self._host = agent.engine.take()
-        self._stand_on(registry.open(key), "opened")
+        self._seat = Seat(
+            registry,
+            self._equipped(agent),
+            key,
+            holder=holder,
+            lock_timeout_ms=lock_timeout_ms,
+            leaving=self._release_subagents,
+        )
+
+    @property
+    def agent(self) -> Agent:
+        """Who answers."""
+        return self._standing.agent
+
+    @property
+    def _standing(self) -> Standing:
+        return self._seat.standing
 
     @property
     def key(self) -> str:
@@ -121,7 +127,7 @@ class Conversation:
             message = {**message, HEARTBEAT: True}
         if self.subagents is not None and not (occasion and occasion.background):
             self.subagents.attend()
-        async with self._lane():
+        async with self._seat.lane():
             if inbound_id is not None and await asyncio.to_thread(
                 self._standing.heard.said_before, inbound_id
             ):
@@ -135,7 +141,7 @@ class Conversation:
 
         Raises `NothingToAnswer` where it has one.
         """
-        async with self._lane():
+        async with self._seat.lane():
             return await self._turn(None, listener, occasion)
 
     async def _turn(
@@ -202,7 +208,7 @@ class Conversation:
         None where a context engine made its own things smaller. Raises `CompactionRefused`
         where it would not help, `SessionBusy` and `EngineError`.
         """
-        async with self._lane():
+        async with self._seat.lane():
             await asyncio.to_thread(self._set_up)
         return await self._standing.upkeep.compact(listener, instructions)
 
@@ -217,7 +223,7 @@ class Conversation:
 
         Raises `CompactionRefused` where there is none.
         """
-        async with self._lane():
+        async with self._seat.lane():
             undone = await to_the_end(asyncio.to_thread(undo_compaction, self.session))
             await to_the_end(self._note_size())
             return undone
@@ -234,7 +240,7 @@ class Conversation:
 
         Raises `EntryNotFound` and `BranchRefused`.
         """
-        async with self._lane():
+        async with self._seat.lane():
             gone = await go_to(
                 self.session,
                 self.agent,
@@ -274,7 +280,7 @@ class Conversation:
 
     async def set_thinking(self, level: ThinkingLevel) -> None:
         """From here on, models think this hard."""
-        async with self._lane():
+        async with self._seat.lane():
             await asyncio.to_thread(self.session.append_thinking_level_change, level)
         await self._choose(thinking_level=level)
 
@@ -291,32 +297,31 @@ class Conversation:
 
         Raises `SessionBusy` while a turn runs on the old one.
         """
-        async with self._lane():
-            await self._leave(await asyncio.to_thread(self._registry.reset, self.key), "reset")
+        async with self._seat.lane():
+            await self._seat.leave(await asyncio.to_thread(self._registry.reset, self.key), "reset")
 
     async def move_to(self, key: str | None) -> None:
         """Go on under another key; None is a new one of its own."""
-        async with self._line.turn(self.key):
+        async with self._seat.in_line():
             there = key or self._registry.new_key()
-            await self._leave(await asyncio.to_thread(self._registry.open, there))
+            await self._seat.leave(await asyncio.to_thread(self._registry.open, there))
 
     async def use(self, agent: Agent) -> None:
         """Let another model answer from here on; the row remembers the choice.
 
         A compaction that is being made is given up: the old model may be writing it.
         """
-        async with self._line.turn(self.key):
+        async with self._seat.in_line():
             agent.engine.check(agent.info)
             await self._standing.upkeep.stop()
-            old, self.agent = self.agent, self._equipped(agent)
-            host, self._host = self._host, agent.engine.take()
-            told = self._standing.engine
-            self._stand_on(self._standing.at, "opened")
-            self._standing.engine.go_on_from(told)
+            before, host = self._standing, self._host
+            self._host = agent.engine.take()
+            self._seat.stand_on(before.at, self._equipped(agent), "opened")
+            self._standing.engine.go_on_from(before.engine)
             try:
-                await asyncio.to_thread(self._registry.note_model, self._standing.at, agent.info)
+                await asyncio.to_thread(self._registry.note_model, before.at, agent.info)
             finally:
-                await old.aclose()
+                await before.agent.aclose()
                 await host.release()
 
     async def close(self, listener: Listener = nobody) -> None:
@@ -363,80 +368,21 @@ class Conversation:
             size, _ = await context_size(self._standing.memory)
             await asyncio.to_thread(self._registry.note_size, self._standing.at, size)
 
-    async def _leave(self, there: OpenSession, reason: BootstrapReason = "opened") -> None:
-        """Go on with another session."""
-        try:
-            if self.subagents is not None:
-                await self.subagents.release()
-            await self._standing.upkeep.stop()
-            await self._standing.noted()
-        finally:
-            self.session.close()
-            self._stand_on(there, reason)
-
     def _as_parent(self) -> Parent:
         return Parent(
             ref=lambda: SessionRef(self.session_id, self.key, self.session.log_name),
             session=lambda: self.session,
             agent=lambda: self.agent,
-            lane=self._lane,
+            lane=lambda: self._seat.lane(),  # noqa: PLW0108 - the seat comes after this
             go_on=lambda heard: self.retry(listener=heard, occasion=Occasion(background=True)),
         )
+
+    async def _release_subagents(self) -> None:
+        if self.subagents is not None:
+            await self.subagents.release()
 
     def _equipped(self, agent: Agent) -> Agent:
         """The agent with the tools that belong to this conversation."""
         if not self._own_tools:
             return agent
         return replace(agent, toolbox=agent.toolbox.plus(self._own_tools))
-
-    def _stand_on(self, there: OpenSession, reason: BootstrapReason) -> None:
-        self._standing = stand_on(
-            there,
-            self.agent,
-            self._registry,
-            self._lane,
-            self._receipts,
-            reason="new" if there.began and reason == "opened" else reason,
-            rotate=self._rotate,
-        )
-        self.agent = self._standing.agent
-
-    async def _rotate(self, outcome: CompactionOutcome) -> None:
-        """Follow the transcript to the successor that an engine made of it, in this very turn.
-
-        Raises `CannotFollow` where it is none to go on in; the old one goes on then.
-        """
-        standing, old = self._standing, self._standing.session
-        successor = await asyncio.to_thread(self._registry.follow, standing.at, outcome)
-        if self._rotated is not None:
-            held = lane(successor.session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
-            await self._rotated.enter_async_context(held)
-        standing.move_to(successor)
-        self._rotated_from.append(old)
-
-    @asynccontextmanager
-    async def _lane(self, session: Session | None = None) -> AsyncIterator[None]:
-        """Nobody else does anything on the session meanwhile, here or elsewhere.
-
-        By default it is the session that the key writes to now; a reset by another process
-        is followed.
-        """
-        async with self._line.turn(self.key):
-            if session is None:
-                await self._follow()
-            held = session or self.session
-            async with AsyncExitStack() as rotated:
-                taken = lane(held, holder=self._holder, timeout_ms=self._lock_timeout_ms)
-                await rotated.enter_async_context(taken)
-                self._rotated = rotated
-                try:
-                    yield
-                finally:
-                    self._rotated = None
-            while self._rotated_from:  # their locks are given back by now
-                self._rotated_from.pop().close()
-
-    async def _follow(self) -> None:
-        row = await asyncio.to_thread(self._registry.row, self.key)
-        if row is not None and row.session_id != self.session_id:
-            await self._leave(await asyncio.to_thread(self._registry.open, self.key))

@@ -167,6 +167,8 @@ class Call:
     def _is_worth_waiting(self, state: State, anew: State, path: Path, latest_ms: float) -> bool:
         """Whether it may pay to let ages stay as in `state`, until `latest_ms` at most."""
         beyond = _kept(path, state, path.end) - _kept(path, anew, path.end)
+        if beyond <= 0:
+            return True  # nothing goes out: what comes in by its age can wait
         if beyond > _kept(path, anew, state.seen):
             return False
         return self._by_age(path, state.cut.place, latest_ms).runs != anew.ages.runs
