@@ -168,7 +168,7 @@ class _Bench:
         self._wanted: SummaryWanted | None = None
         compactor = Compactor(self.session, self.agent)
         engine = EngineSession(self.session, self.agent, compactor)
-        self._assembling = Assembling(self.session, self.agent, engine)
+        self._assembling = Assembling(engine)
 
     @property
     def is_bounded(self) -> bool:

@@ -31,7 +31,7 @@ BEGIN, END = "<!-- measured: bench/replaying.py -->", "<!-- end of what was meas
 MINUTE_MS = 60_000
 
 RULES = ("assistant", "support", "group")
-CACHES = ("anthropic", "anthropic-1h", "openai")
+CACHES = ("anthropic", "anthropic-1h", "openai", "gemini")
 POLICIES = ("full", "plain", "cache-ttl", "cache-aware")
 HEADINGS = ("sessions", "rules", "cache", *POLICIES, "cache-aware against plain")
 

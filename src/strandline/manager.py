@@ -21,6 +21,7 @@ from strandline.stores.jsonl import JsonlStore
 from strandline.stores.memory import MemoryStore
 from strandline.transcript.append import Durability
 from strandline.transcript.codec import encode_object
+from strandline.transcript.forking import take_over
 from strandline.transcript.header import new_header
 from strandline.transcript.session import Session
 from strandline.transcript.store import TranscriptLog, TranscriptStore
@@ -148,20 +149,10 @@ class SessionManager(Session):
                 f"{self._log.name} has no entry to branch from", remedy="say something first"
             )
         store = JsonlStore(Path(session_dir)) if session_dir else self._store
-        image = b"".join(line + b"\n" for line in copy.lines)
-        log = store.create(f"{session_id}.jsonl", image)
+        log = store.create(f"{session_id}.jsonl", copy.image)
         fork = type(self)(log, store, clock=self._clock, ids=self._ids, durability=self._durability)
-        self._stand_and_label_like_here(fork, copy.end)
+        take_over(fork, self, copy.end)
         return fork
-
-    def _stand_and_label_like_here(self, fork: Session, end: str) -> None:
-        """Move to where the branch ends; repeat labels that lines of other branches gave."""
-        if fork.leaf_id != end:
-            fork.branch(end)
-        here, there = self.labels(), fork.labels()
-        for entry_id in fork.path():
-            if here.get(entry_id) != there.get(entry_id):
-                fork.append_label(entry_id, here.get(entry_id))
 
     # -- being one -------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from strandline.runtime.events import (
 from strandline.runtime.model import ModelRequest
 from strandline.runtime.prefix_watch import PrefixWatch
 from strandline.runtime.silence import Occasion
-from strandline.runtime.turn import TurnResult
+from strandline.runtime.turn_result import TurnResult
 from strandline.testing import (
     CountingIds,
     RecordedRequest,

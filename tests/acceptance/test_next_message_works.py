@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from strandline.clock import SystemClock
 from strandline.context.budget import CompactionSettings
+from strandline.context.policy import ContextPolicy
 from strandline.context.summarize import Summarizer, Summary, SummaryRequest
 from strandline.context.tokens import HeuristicCounter, MessageTokens
 from strandline.errors import ContextOverflow, ModelError, StrandlineError
@@ -34,7 +35,8 @@ from strandline.runtime.retrying import RetrySettings
 from strandline.runtime.summarizing import SummaryLadder
 from strandline.runtime.tools import Tool, Toolbox, ToolOutput
 from strandline.runtime.tools import ToolCall as RunningCall
-from strandline.runtime.turn import TurnResult, run_turn, user_message
+from strandline.runtime.turn import run_turn, user_message
+from strandline.runtime.turn_result import TurnResult
 from strandline.testing import OverflowStyle, RecordedRequest, Reply, ScriptedModelServer, ToolCall
 from strandline.transcript.messages import JsonObject
 
@@ -450,6 +452,18 @@ async def test_a_system_prompt_that_leaves_nothing_is_an_error_that_names_it_and
     with pytest.raises(ContextOverflow, match="the system prompt"):
         await turn(session, agent, user_message("hello", 1))
     await talk(session, replace(agent, system_prompt="Be brief."), 1, 10)
+
+
+async def test_a_limit_that_leaves_nothing_is_an_error_that_names_the_setting_and_passes(
+    well: ScriptedModelServer, backend_for: BackendFor
+) -> None:
+    session = SessionManager.in_memory()
+    agent = agent_of(PLAIN, backend_for, well, [0])
+    with pytest.raises(ContextOverflow, match=r"context\.maxTokens leaves no more room"):
+        await turn(
+            session, replace(agent, policy=ContextPolicy(max_tokens=1)), user_message("hello", 1)
+        )
+    await talk(session, replace(agent, policy=ContextPolicy(max_tokens=100)), 3, 4_000)
 
 
 async def test_a_window_smaller_than_the_reserve_is_a_window_all_the_same(

@@ -263,6 +263,10 @@ async def test_what_the_operator_sets_holds_at_once(
     await talk.say("Hello again")
     await talk.talk.close()
     assert talk.calls[0].prompt.system != talk.calls[1].prompt.system
+    change = talk.calls[1].used.change
+    assert change is not None, "what another process sent is known"
+    assert change.part in {"system prompt", "tools"}
+    assert change.byte > 0
 
 
 async def test_sessions_of_one_agent_share_the_beginning(talk_for: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click import unstyle
 
 from strandline.clock import SystemClock
-from strandline.runtime.engine_health import EngineFailure, RecordedEngineHealth
+from strandline.runtime.engine_health import RecordedEngineHealth
 from strandline.stores.engine_health_file import NAME, EngineHealthFile
 
 
@@ -98,9 +98,8 @@ def test_settings_that_do_not_load_are_an_error_and_no_traceback(run: Any, state
 def test_status_tells_the_engine_and_what_it_failed_at_last(run: Any, state: Path) -> None:
     settings(state)
     assert run("status", "--json").json()["engineFailure"] is None
-    clock = SystemClock()
-    health = RecordedEngineHealth(EngineHealthFile(state / NAME), clock)
-    health.note(EngineFailure("dag", "assemble", "ValueError:\nno", "agent:a:main", clock.now_ms()))
+    health = RecordedEngineHealth(EngineHealthFile(state / NAME), SystemClock())
+    health.note("dag", "assemble", "ValueError:\nno", "agent:a:main")
     report = run("status", "--json").json()
     assert report["contextEngine"] == "legacy"
     assert report["engineFailure"]["phase"] == "assemble"

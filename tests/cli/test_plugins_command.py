@@ -156,6 +156,11 @@ def test_a_relative_path_is_linked_as_an_absolute_one(
         ("raise ValueError('a\\nb')\ndef register(api): pass", "my-engine failed (import)"),
         ("def register(api): 1 / 0", "ZeroDivisionError"),
         ("import os", "none has `register`"),
+        ("def register(api:", "none has `register` (my_engine: no Python that can be read)"),
+        (
+            "class Odd(BaseException): pass\ndef register(api): raise Odd",
+            "(register): Odd: correct",
+        ),
     ],
 )
 def test_a_folder_that_does_not_load_is_not_linked(
@@ -193,6 +198,49 @@ def test_a_plugin_that_breaks_later_is_listed_and_can_be_got_rid_of(
     assert comments_stand(settings)
 
 
+@pytest.mark.parametrize("word", ["disable", "uninstall"])
+@pytest.mark.parametrize("slot", ["legacy", "my-engine", "brief"])
+def test_a_plugin_is_got_rid_of_without_being_loaded(
+    run: Run, settings: Path, folder: Path, word: str, slot: str
+) -> None:
+    """What hangs as it is imported, or ends the process, would be there for ever otherwise."""
+    run("plugins", "install", "-l", EXAMPLE)
+    run("plugins", "install", "-l", folder, "--select")
+    settings.write_text(settings.read_text().replace('Engine": "brief"', f'Engine": "{slot}"'))
+    (folder / "my_engine.py").write_text("import os\nos._exit(9)\ndef register(api): pass")
+    done = run("plugins", word, "my-engine")
+    assert (done.code, done.err) == (0, "")
+    report = listed(run)
+    assert report["contextEngine"] == "legacy"
+    assert {each["id"]: each["status"] for each in report["plugins"]}[
+        "strandline-recall"
+    ] == "loaded"
+
+
+def test_a_disabled_plugin_whose_folder_is_gone_is_no_error(
+    run: Run, settings: Path, folder: Path
+) -> None:
+    run("plugins", "install", "-l", folder)
+    run("plugins", "disable", "my-engine")
+    (folder / "my_engine.py").unlink()
+    folder.rmdir()
+    (plugin,) = listed(run)["plugins"]
+    assert plugin["status"] == "disabled"
+    assert plugin["error"].endswith(f"restore it, or `strandline plugins uninstall {folder}`")
+    assert run("doctor").code == 0
+
+
+def test_a_remedy_does_not_speak_of_a_plugin_that_is_not_there_yet(
+    run: Run, settings: Path, folder: Path
+) -> None:
+    (folder / "my_engine.py").write_text("def register(api): 1 / 0")
+    assert run("plugins", "install", "-l", folder).err.endswith("division by zero: correct it\n")
+    (folder / "my_engine.py").write_text(ENGINE)
+    run("plugins", "install", "-l", folder)
+    (folder / "my_engine.py").write_text("def register(api): 1 / 0")
+    assert "or `strandline plugins disable my-engine`" in run("plugins", "list").out
+
+
 def test_disabling_a_plugin_leaves_the_engine_of_another_selected(
     run: Run, settings: Path, folder: Path
 ) -> None:
@@ -223,7 +271,8 @@ def test_an_engine_id_that_is_taken_is_not_enabled_twice(
         (["install", "x", "-l", "y"], "give the NAME of a package, or -l PATH"),
         (["install", "./x"], "link a folder with -l PATH"),
         (["install", "http://somewhere/x"], "not the name of a package"),
-        (["install", "-l", "/no/such/folder"], "there is no plugin folder /no/such/folder"),
+        (["install", "-l", "/no/such/folder"], "give the folder that the plugin is in"),
+        (["disable", "brief"], "name the plugin that has it: my-engine"),
         (["enable", "my-engin"], "did you mean 'my-engine'?"),
         (["disable", "nothing-like-it"], "`strandline plugins list` shows"),
         (["uninstall", "nothing-like-it"], "there is no plugin 'nothing-like-it'"),

@@ -170,7 +170,7 @@ def test_it_skips_what_follows_the_turn_and_the_answer_stands(
     if options:
         report = json.loads(out)
         assert (report["compactions"], report["reply"].split()[0]) == (0, "done")
-        assert err == ""
+        assert err in {"", "strandline: not compacted (threshold): it was stopped\n"}
     else:
         assert out.startswith("done done")
         assert err.splitlines()[-1] == "given up; the next turn does what it needs"

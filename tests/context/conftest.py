@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from strandline import SessionManager
 from strandline.context.assemble import within
 from strandline.context.budget import Budget, CompactionSettings, resolve_budget
-from strandline.context.clean_path import CleanPath
+from strandline.context.clean_path import Clean, CleanPath
 from strandline.context.compaction import CompactionPlan, plan_compaction
 from strandline.context.explain import Explanation, explain, whole_path
 from strandline.context.extractive import extract_summary
@@ -42,7 +42,9 @@ from strandline.models import anthropic_wire, gemini_wire, openai_chat_wire, ope
 from strandline.models.openai_chat_wire import ServerTraits
 from strandline.replay.policies import EXAMPLES
 from strandline.runtime.cache_marks import cache_marks
+from strandline.runtime.context_caching import ContextCaching, key_of
 from strandline.runtime.model import ModelInfo, ModelRequest
+from strandline.stores.context_cache_memory import MemoryContextCache
 from strandline.testing import CountingIds, SimulatedClock
 from strandline.testing.issued import Issued
 from strandline.testing.wire import RecordedRequest
@@ -56,7 +58,7 @@ settings.load_profile("untimed")
 COUNTER = HeuristicCounter()
 START_MS = 1_700_000_000_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
-GAPS = [0, SECOND, MINUTE, 4 * MINUTE, 6 * MINUTE, HOUR, 7 * HOUR, 50 * HOUR, -3 * MINUTE]
+GAPS = [SECOND, SECOND, SECOND, 0, MINUTE, MINUTE, 6 * MINUTE, HOUR, 7 * HOUR, -3 * MINUTE]
 
 Step = tuple[str, dict[str, Any], int]
 """What happens to a session, by the name of a method of `Grown`, and how long after it (ms)."""
@@ -72,21 +74,47 @@ BROKEN_LINES = [
     b"[1, 2]",
     b'{"type":"message","id":"0000aaaa","parentId":"gone0000","message":{"role":"user"}}',
     b'{"type":"message","id":"00000003","parentId":null,"message":{"role":"user","content":"x"}}',
-    b'{"type":"no such type","id":"0000bbbb","parentId":"00000001"}',
+    b'{"type":"no such type","id":"0000bbbb","parentId":null}',
 ]
 ODD_MESSAGES = [
     '{"role": "user", "content": "at no time", "timestamp": NaN}',
     '{"role": "user", "content": "never", "timestamp": -Infinity}',
     '{"role": "user", "content": "for ever", "timestamp": 1e400}',
-    '{"role": "user", "content": [{"type": "text"}, null, {"type": "image"}, {"type": 3}]}',
-    '{"role": "assistant", "content": {"no": "list"}, "stopReason": 5}',
-    '{"role": "assistant", "content": [{"type": "toolCall", "name": "read"}]}',
-    '{"role": "toolResult", "content": "of nothing"}',
-    '{"role": "toolResult", "toolCallId": "a", "toolName": 7, "content": null}',
     '{"role": "strange", "content": "half \\ud83c"}',
-    '{"role": 7, "content": {}}',
     '"no object"',
 ]
+ANY_JSON = st.recursive(
+    st.sampled_from([None, True, 0, -1.5, 10**20, "", "a", "text", "error", "half \ud83c"]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2),
+        st.dictionaries(st.sampled_from(["type", "text", "id", "name", "data"]), inner, max_size=3),
+    ),
+    max_leaves=4,
+)
+BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "thinking", "image", "toolCall", "audio", 3])},
+    optional=dict.fromkeys(["text", "id", "name", "arguments", "thinking", "data"], ANY_JSON),
+)
+ODD_MESSAGE = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(
+            ["user", "assistant", "assistant", "toolResult", "bashExecution", {}]
+        )
+    },
+    optional={
+        "content": st.one_of(ANY_JSON, st.lists(st.one_of(BLOCK, ANY_JSON), max_size=3)),
+        **dict.fromkeys(
+            ["stopReason", "toolCallId", "toolName", "timestamp", "usage", "contextLimit", "api"],
+            ANY_JSON,
+        ),
+        **dict.fromkeys(["command", "output", "exitCode", "excludeFromContext"], ANY_JSON),
+    },
+)
+
+
+MODEL, SIGNATURE = "gemini-2.5", "c2lnbmVk"
+BY = st.sampled_from([None, None, "anthropic-messages", "google-generative-ai"])
+LIMIT = st.sampled_from([None, None, 300, 5_000, 10**6])
 
 
 def step(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
@@ -95,10 +123,10 @@ def step(name: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]
 
 TALK = st.one_of(
     step("user", size=SIZE, when=WHEN),
-    step("answer", size=SIZE, when=WHEN, ends=ENDS),
-    step("calls", ids=CALLS, when=WHEN, ends=st.sampled_from(["toolUse", "toolUse", "aborted"])),
-    step("result", of=st.sampled_from("abcd"), size=SIZE, when=WHEN, image=st.booleans()),
-    step("result", of=st.sampled_from("abcd"), size=SIZE, when=WHEN, image=st.just(value=False)),
+    step("answer", size=SIZE, when=WHEN, ends=ENDS, by=BY, limit=LIMIT),
+    step("calls", ids=CALLS, when=WHEN, ends=st.sampled_from(["toolUse", "aborted"]), by=BY),
+    step("result", of=PLACE, size=SIZE, when=WHEN, image=st.sampled_from([False, False, True])),
+    step("result", of=PLACE, size=SIZE, when=WHEN, image=st.just(value=False)),
 )
 ELSE = st.one_of(
     step("command", size=SIZE, excluded=st.booleans()),
@@ -109,10 +137,20 @@ ELSE = st.one_of(
     step("compact"),
     step("compact"),
     step("compact_to", place=PLACE, size=SIZE),
-    step("odd", message=st.sampled_from(ODD_MESSAGES)),
+    step("odd", message=st.one_of(st.sampled_from(ODD_MESSAGES), ODD_MESSAGE.map(json.dumps))),
     step("broken", line=st.sampled_from(BROKEN_LINES)),
 )
-GROWTH = st.lists(st.one_of(TALK, TALK, ELSE), min_size=2, max_size=24)
+TURN = step(
+    "turn",
+    size=SIZE,
+    results=st.lists(st.one_of(SIZE, SIZE, st.none()), max_size=3),
+    by=BY,
+    limit=LIMIT,
+)
+HAPPENINGS = st.sampled_from([TURN, TURN, TURN, TALK, TALK, ELSE]).flatmap(lambda kind: kind)
+GROWTH = st.sampled_from([1, 6, 12]).flatmap(
+    lambda least: st.lists(HAPPENINGS, min_size=least, max_size=16)
+)
 
 
 @dataclass
@@ -123,6 +161,7 @@ class Grown:
     clock: SimulatedClock
     path: Path
     odd_count: int = 0
+    asked: list[str] = field(default_factory=lambda: ["nobody asked"])
     tokens: MessageTokens = field(default_factory=lambda: MessageTokens(COUNTER))
 
     def take(self, step: Step) -> None:
@@ -137,29 +176,61 @@ class Grown:
         leaf = self.session.leaf_id
         return list(dict.fromkeys([*self.session.tips(), *([leaf] if leaf else [])]))
 
-    @property
-    def pins(self) -> frozenset[str]:
-        """The entries with the label "pin"."""
-        return frozenset(i for i, label in self.session.labels().items() if label == "pin")
-
     # -- what is said ----------------------------------------------------------------------
 
     def user(self, size: int, when: str) -> None:
         self._say(when, role="user", content="Is the lantern lit? " * size)
 
-    def answer(self, size: int, when: str, ends: str) -> None:
-        self._say(when, role="assistant", content=_text("It is lit. " * size), stopReason=ends)
+    def answer(
+        self,
+        size: int,
+        when: str = "now",
+        ends: str = "stop",
+        by: str | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._answer(when, by, _text("It is lit. " * size), stopReason=ends, contextLimit=limit)
 
-    def calls(self, ids: list[str], when: str, ends: str) -> None:
+    def calls(self, ids: list[str], when: str, ends: str, by: str | None) -> None:
+        self.asked += ids
         calls = [{"type": "toolCall", "id": i, "name": "read", "arguments": {}} for i in ids]
-        self._say(when, role="assistant", content=[*_text("look"), *calls], stopReason=ends)
+        self._answer(when, by, [*_text("look"), *calls], stopReason=ends)
 
-    def result(self, of: str, size: int, when: str, *, image: bool) -> None:
+    def _answer(self, when: str, by: str | None, content: list[Any], **more: Any) -> None:
+        """An answer of a model that says its thoughts, or of one that nobody knows."""
+        if by is not None:
+            thought = {"type": "thinking", "thinking": "hm", "thinkingSignature": SIGNATURE}
+            content = [thought, *content]
+            more |= {"api": by, "provider": "fake", "model": MODEL}
+        self._say(when, role="assistant", content=content, **more)
+
+    def result(self, of: int, size: int, when: str = "now", *, image: bool = False) -> None:
+        """A result for one of the calls so far: late, for the second time, in another branch."""
         content = _text("row\n" * size)
         if image:
             content.append({"type": "image", "data": "aGk=", "mimeType": "image/png"})
-        about = {"toolCallId": of, "toolName": "Read", "isError": False}
+        about = {
+            "toolCallId": self.asked[of % len(self.asked)],
+            "toolName": "Read",
+            "isError": False,
+        }
         self._say(when, role="toolResult", content=content, **about)
+
+    def turn(
+        self,
+        size: int,
+        results: list[int | None],
+        by: str | None = None,
+        limit: int | None = None,
+    ) -> None:
+        """A whole turn: a question, tools (None: no result comes), an answer."""
+        self.user(1, "now")
+        for rows in results:
+            self.calls([f"call {len(self.asked)}"], "now", "toolUse", by)
+            self.clock.advance(SECOND)
+            if rows is not None:
+                self.result(-1, rows)
+        self.answer(size, by=by, limit=limit)
 
     def command(self, size: int, *, excluded: bool) -> None:
         about = {"command": "ls", "output": "a b\n" * size, "excludeFromContext": excluded}
@@ -253,7 +324,7 @@ def _begin() -> Iterator[Grown]:
 RULE = st.builds(
     AgeRule,
     st.sampled_from([0, MINUTE, 5 * MINUTE, HOUR, 6 * HOUR, 10**15, None]),
-    st.sampled_from(["all", "summary", "summary", "none", 0, 1, 2, 10**9]),
+    st.sampled_from(["all", "all", "summary", "summary", "none", 0, 2, 10**9]),
 )
 TRIMS = st.builds(
     ToolResultPruning,
@@ -270,19 +341,26 @@ TRIMS = st.builds(
     placeholder=st.sampled_from(["", "[cleared]"]),
     deny=st.sampled_from([(), ("re*",)]),
 )
-LIMIT = [None, None, 0, 1, 3, 8, 10**12]
+
+ANY_CACHE: dict[str, st.SearchStrategy[Any]] = {
+    "summaries": st.builds(
+        LayerSummaries,
+        st.sampled_from([True, True, False]),
+        cached=st.sampled_from([True, True, False]),
+    ),
+    "tool_results": st.one_of(st.just(ToolResultPruning()), TRIMS),
+    "cache_aware": st.builds(CacheAware, st.booleans(), st.sampled_from([0.0, 0.5, 0.8, 1.0])),
+    "cache_lifetime_ms": st.sampled_from([0, 5 * MINUTE, HOUR, 10**15]),
+}
 POLICIES = st.one_of(
-    st.sampled_from([*EXAMPLES.values()]),
+    st.builds(replace, st.sampled_from([*EXAMPLES.values()]), **ANY_CACHE),
     st.builds(
         ContextPolicy,
-        max_messages=st.sampled_from(LIMIT),
-        max_tokens=st.sampled_from([*LIMIT, 60, 400, 3_000]),
+        max_messages=st.sampled_from([None, None, None, 0, 1, 8, 20, 10**12]),
+        max_tokens=st.sampled_from([None, None, None, 0, 60, 400, 3_000, 10**12]),
         reserved_output_tokens=st.sampled_from([0, 500, 10**9]),
         ttl=st.one_of(st.none(), st.lists(RULE, max_size=4).map(tuple)),
-        summaries=st.builds(LayerSummaries, enabled=st.booleans(), cached=st.booleans()),
-        tool_results=st.one_of(st.just(ToolResultPruning()), TRIMS),
-        cache_aware=st.builds(CacheAware, st.booleans(), st.sampled_from([0.0, 0.5, 0.8, 1.0])),
-        cache_lifetime_ms=st.sampled_from([0, 5 * MINUTE, HOUR, 10**15]),
+        **ANY_CACHE,
     ),
 )
 
@@ -317,10 +395,23 @@ class Setup:
             return False
 
 
+A_SETUP = Setup(
+    replace(
+        EXAMPLES["assistant"],
+        cache_aware=CacheAware(enabled=True),
+        tool_results=ToolResultPruning("cache-ttl", soft_trim_ratio=0.0, soft_max_chars=20),
+    ),
+    window=8_192,
+    scale=1.0,
+    system_tokens=10,
+    reserve=500,
+)
+"""One of them, for a process that draws nothing."""
+
 SETUPS = st.builds(
     Setup,
     POLICIES,
-    window=st.sampled_from([2_048, 2_048, 4_096, 8_192, 32_000, 1_000_000]),
+    window=st.sampled_from([2_048, 4_096, 8_192, 32_000, 32_000, 1_000_000]),
     scale=st.sampled_from([1.0, 1.0, 1.3, 4.0]),
     system_tokens=st.sampled_from([0, 10, 200]),
     reserve=st.sampled_from([0, 500, 16_384]),
@@ -354,6 +445,7 @@ class Way:
     setup: Setup
     tokens: MessageTokens = field(default_factory=lambda: MessageTokens(COUNTER))
     made: list[LayerSummary] = field(default_factory=list)
+    cache: MemoryContextCache | None = None
 
     def __post_init__(self) -> None:
         self._path, self._memo = CleanPath(self.tokens), PruneMemo()
@@ -362,11 +454,14 @@ class Way:
         """The request for that end of a branch, made at that time."""
         budget, context = self.setup.budget, self.session.build_context(tip)
         clean = self._path.follow(context.items, budget.message_cap)
+        known = self.known(now_ms)
         while True:
-            pruned = self._prune(clean, Moment(now_ms, budget.view_limit, self._pins, [*self.made]))
+            moment = Moment(now_ms, budget.view_limit, self.pins, [*known])
+            pruned = self._pruned(clean, moment, context.leaf_id, budget.message_cap)
             if pruned.wanted is None:
                 break
-            self.made.append(_summary(pruned.wanted, now_ms))
+            known.append(_summary(pruned.wanted, now_ms))
+        self.made = list(dict.fromkeys([*self.made, *known]))
         fitting, overflow = None, ""
         try:
             fitting = within(pruned.view, budget=budget, tokens=self.tokens, limit="oldest_turns")
@@ -383,12 +478,26 @@ class Way:
         )
         return Looked(context, budget, pruned.view, fitting, overflow, told)
 
-    def _prune(self, clean: Any, moment: Moment) -> Pruned:
-        return prune(clean, self.setup.policy, moment, self.tokens, memo=self._memo)
+    def _pruned(self, clean: Clean, moment: Moment, leaf_id: str | None, cap: int) -> Pruned:
+        policy, session_id = self.setup.policy, self.session.session_id
+
+        def compute() -> Pruned:
+            return prune(clean, policy, moment, self.tokens, memo=self._memo)
+
+        if self.cache is None:
+            return compute()
+        key = key_of(session_id, leaf_id, policy, "fake/small", cap, COUNTER.name, moment)
+        return ContextCaching(self.cache).pruned(key, clean, moment, compute)
 
     @property
-    def _pins(self) -> frozenset[str]:
+    def pins(self) -> frozenset[str]:
+        """The entries with the label "pin"."""
         return frozenset(i for i, label in self.session.labels().items() if label == "pin")
+
+    def known(self, now_ms: int) -> list[LayerSummary]:
+        """The summaries that may be used again."""
+        rules = self.setup.policy.summaries
+        return [m for m in self.made if rules.cached and abs(now_ms - m.made_ms) < HOUR]
 
 
 def _summary(wanted: SummaryWanted, now_ms: int) -> LayerSummary:
@@ -404,7 +513,7 @@ PATHS = {
     "openai-completions": "/v1/chat/completions",
     "openai-responses": "/v1/responses",
     "anthropic-messages": "/v1/messages",
-    "google-generative-ai": "/v1beta/models/gemini-2.5:streamGenerateContent?alt=sse",
+    "google-generative-ai": f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse",
 }
 BODIES: dict[str, Callable[[ModelRequest], bytes]] = {
     "openai-completions": lambda request: openai_chat_wire.request_body(request, ServerTraits()),
@@ -418,7 +527,7 @@ def body(api: str, view: View) -> bytes:
     """The bytes of the request that sends a view."""
     messages = [said.message for said in view.messages]
     marks = cache_marks(ProviderCache(), "a session", len(messages))
-    info = ModelInfo("fake", "gemini-2.5", api, 100_000, 500)
+    info = ModelInfo("fake", MODEL, api, 100_000, 500)
     return BODIES[api](ModelRequest(info, "Be brief.", messages, 400, [TOOL], cache=marks))
 
 
@@ -429,7 +538,7 @@ def refusal(api: str, view: View) -> str | None:
     headers = {"anthropic-version": "2023-06-01"}
     request = RecordedRequest(PATHS[api], headers, json.loads(body(api, view)))
     assert wire.is_request(request.body)
-    problem = wire.broken_rule(request, Issued())
+    problem = wire.broken_rule(request, Issued([SIGNATURE]))
     return None if problem is None else problem.message
 
 

@@ -71,8 +71,10 @@ def kept(items: Sequence[PathMessage], policy: ContextPolicy, **more: Any) -> st
     return " ".join(str(said.entry_id) for said in pruned(items, policy, **more).view.messages)
 
 
-def reasons(items: Sequence[PathMessage], policy: ContextPolicy) -> dict[str | None, str]:
-    left_out = pruned(items, policy).view.left_out
+def reasons(
+    items: Sequence[PathMessage], policy: ContextPolicy, **more: Any
+) -> dict[str | None, str]:
+    left_out = pruned(items, policy, **more).view.left_out
     return {said.entry_id: f"{(w := said.decisions[-1]).rule}: {w.reason}" for said in left_out}
 
 
@@ -144,6 +146,33 @@ def test_what_is_left_out_says_which_limit_and_how_much_it_kept() -> None:
     assert set(why.values()) == {
         "maxMessages: 2: older than the newest 2 messages, which are all that fit within 2"
     }
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (ContextPolicy(max_messages=2), "the running turn alone, 3 messages, is more than 2"),
+        (ContextPolicy(max_tokens=2), "the running turn alone, {} tokens, is more than 2"),
+    ],
+)
+def test_a_running_turn_that_is_over_the_limit_is_the_reason(
+    policy: ContextPolicy, why: str
+) -> None:
+    running = [*TALK, *tools("t", 0, 0)]
+    turn = sum(message.tokens for message in clean_of(running).messages[-3:])
+    (told,) = set(reasons(running, policy).values())
+    assert told.endswith(why.format(turn))
+
+
+def test_pins_that_leave_no_room_are_the_reason() -> None:
+    first, *_, last = (message.tokens for message in clean_of(TALK).messages)
+    for policy, together in (
+        (ContextPolicy(max_messages=1), "2 messages together, are more than 1"),
+        (ContextPolicy(max_tokens=last), f"{first + last} tokens together, are more than {last}"),
+    ):
+        (told,) = set(reasons(TALK, policy, pins=frozenset({"u1"})).values())
+        assert "pins" in told
+        assert told.endswith(together)
 
 
 # -- layer 2 -------------------------------------------------------------------------------

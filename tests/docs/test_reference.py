@@ -26,7 +26,15 @@ from strandline.models import (
     openai_chat_wire,
     openai_responses_wire,
 )
-from strandline.runtime import compacting, cooldowns, fitting, flushing, inbound, model_summarizer
+from strandline.runtime import (
+    compacting,
+    compaction_entry,
+    cooldowns,
+    fitting,
+    flushing,
+    inbound,
+    model_summarizer,
+)
 from strandline.runtime import tools as tools_seam
 from strandline.runtime import turn as turns
 from strandline.runtime.conversation import Conversation
@@ -323,7 +331,7 @@ def test_the_cool_downs_are_those_of_the_policy() -> None:
 
 
 def test_the_reasons_of_refusals_are_in_the_code() -> None:
-    source = inspect.getsource(compaction) + inspect.getsource(compacting)
+    source = "".join(map(inspect.getsource, (compaction, compacting, compaction_entry)))
     source = re.sub(r'"\s*f?"', "", source)
     told = [row[0] for row in rows("context.md", "Refusals", "reason")]
     assert len(told) > 5
@@ -411,7 +419,7 @@ def test_every_column_of_a_side_file_is_told() -> None:
 
 
 def test_every_key_of_a_receipt_is_told() -> None:
-    written = compacting.receipt_object(RECEIPT)
+    written = compaction_entry.receipt_object(RECEIPT)
     for page, title, first in [
         ("format.md", "Details of a compaction", "`receipt` key"),
         ("cli.md", "strandline agent", "key"),

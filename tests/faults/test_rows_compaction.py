@@ -168,7 +168,7 @@ def test_one_time_limit_holds_on_every_path_that_summarises(
     assert len(done) >= 2, "an automatic one and one by hand"
     assert all(f"by {by}" in line for line in done)
     (state / "cooldowns.json").unlink(missing_ok=True)
-    for _ in range(2):
+    for _ in range(3):
         run("agent", "-m", "go on")
     file = transcript(state)
     (state / "cooldowns.json").unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from strandline.models import anthropic_wire, gemini_wire, openai_chat_wire, openai_responses_wire
 from strandline.runtime.model import CacheMarks, CacheRetention, ModelInfo, ModelRequest
+from strandline.transcript.messages import JsonObject
 
 Json = dict[str, Any]
 Body = Callable[[ModelRequest], bytes]
@@ -62,6 +63,22 @@ def test_tools_in_any_order_are_the_same_bytes(name: str) -> None:
     (body,) = written
     places = [body.index(b'"%s"' % word) for word in (b"Mu", b"alpha", b"mu", b"zeta")]
     assert places == sorted(places)
+
+
+@every_format
+def test_what_means_nothing_in_a_tool_changes_no_byte(name: str) -> None:
+    """K4: the order of an enum and of required keys, line ends, white space nobody sees."""
+
+    def lamp(enum: list[str], required: list[str], text: str) -> JsonObject:
+        colour = {"type": "string", "enum": enum, "description": text}
+        schema = {"type": "object", "properties": {"description": colour}, "required": required}
+        return {"name": "lamp", "description": text, "parameters": schema}
+
+    one = lamp(["red", "blue", "red"], ["b", "a"], "  Lights up.  \r\nSlowly. ")
+    other = lamp(["blue", "red"], ["a", "b"], "Lights up.\nSlowly.")
+    bodies = {BODIES[name](request_of(user("hi"), tools=[each])) for each in (one, other)}
+    assert len(bodies) == 1
+    assert one["parameters"]["required"] == ["b", "a"], "the tool itself stays as it was"
 
 
 @every_format

@@ -163,7 +163,7 @@ class EngineHome:
     def restart(self) -> None:
         """From here on it is another process: nothing but the folder is left."""
         self.engine = Notebook(self.engine.info, self.engine.does)
-        self.host = EngineHost(self.clock, self.engine, self.health)
+        self.host = EngineHost(self.engine, self.health)
         rows = RowsFile(self.folder / "sessions.json", clock=self.clock)
         store = JsonlStore(self.folder)
         self.registry = SessionRegistry(
@@ -176,11 +176,15 @@ class EngineHome:
         return self.engine
 
     def open(
-        self, server: ScriptedModelServer, key: str = "agent:main:main", **more: Any
+        self,
+        server: ScriptedModelServer,
+        key: str = "agent:main:main",
+        lock_timeout_ms: int = 10_000,
+        **more: Any,
     ) -> Conversation:
         """The conversation of a key."""
-        agent = self.agent_for(server, engine=self.host, **more)
-        return Conversation(self.registry, agent, key, holder="a test", lock_timeout_ms=10_000)
+        agent, timeout_ms = self.agent_for(server, engine=self.host, **more), lock_timeout_ms
+        return Conversation(self.registry, agent, key, holder="a test", lock_timeout_ms=timeout_ms)
 
     def path(self, conversation: Conversation) -> list[str]:
         """The entries of the messages of its path."""

@@ -20,7 +20,8 @@ from strandline.runtime.model import Failed, ModelEvent, ModelRequest, TextDelta
 from strandline.runtime.offline import OfflineSummarizer
 from strandline.runtime.retrying import RetrySettings, wait_ms
 from strandline.runtime.tools import Tool, Toolbox
-from strandline.runtime.turn import TurnResult, run_turn, user_message
+from strandline.runtime.turn import run_turn, user_message
+from strandline.runtime.turn_result import TurnResult
 from strandline.testing import Reply, Script, ScriptedModelServer, ToolCall
 
 BackendFor = Callable[..., Backend]

@@ -13,7 +13,6 @@ from strandline.context.engine import EngineInfo, LegacyEngine
 from strandline.errors import EngineError, EngineUnavailable, StoreWriteFailed
 from strandline.runtime import engine_host
 from strandline.runtime.engine_health import (
-    EngineFailure,
     EngineHealth,
     MemoryHealthRecords,
     NoHealth,
@@ -37,8 +36,8 @@ class Odd(LegacyEngine):
 class FullDisk(NoHealth):
     """Health that cannot be kept."""
 
-    def note(self, failure: EngineFailure) -> None:
-        raise StoreWriteFailed(f"no room for {failure.phase}")
+    def note(self, engine: str, phase: str, what: str, session_key: str | None) -> None:
+        raise StoreWriteFailed(f"no room for {engine}, {phase}, {what}, {session_key}")
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Hosted:
 @pytest.fixture
 def hosted(clock: SimulatedClock) -> Hosted:
     health = RecordedEngineHealth(MemoryHealthRecords(), clock)
-    return Hosted(EngineHost(clock, Odd(), health), health)
+    return Hosted(EngineHost(Odd(), health), health)
 
 
 async def raising(error: BaseException) -> None:
@@ -140,9 +139,7 @@ async def test_where_the_failure_cannot_be_kept_it_is_told_all_the_same(
     clock: SimulatedClock,
 ) -> None:
     health: EngineHealth = FullDisk()
-    full = Hosted(
-        EngineHost(clock, Odd(), health), RecordedEngineHealth(MemoryHealthRecords(), clock)
-    )
+    full = Hosted(EngineHost(Odd(), health), RecordedEngineHealth(MemoryHealthRecords(), clock))
     assert "failed in assemble (KeyError)" in (await full.fails(lambda _: raising(KeyError()))).what
 
 
@@ -150,7 +147,7 @@ async def test_an_engine_is_disposed_of_once_when_the_last_gives_it_back(
     clock: SimulatedClock,
 ) -> None:
     engine = Odd()
-    host = EngineHost(clock, engine)
+    host = EngineHost(engine)
     host.take()
     host.take()
     await host.release()
@@ -167,7 +164,8 @@ async def test_an_engine_that_cannot_be_disposed_of_is_told_and_let_go(hosted: H
     assert failed is not None
     assert failed.what == "the context engine odd failed in dispose (OSError: locked)"
     assert hosted.host.is_closed
-    assert [noted.phase for noted in hosted.health.recent()] == ["dispose"]
+    noted = [(each.phase, each.session_key) for each in hosted.health.recent()]
+    assert noted == [("dispose", None)]
     assert await hosted.host.release() is None
 
 
@@ -180,7 +178,7 @@ def test_an_engine_that_needs_threads_is_not_used_with_a_model_without(
     def model(api: str) -> ModelInfo:
         return ModelInfo("test", "one", api, 16_000, 500)
 
-    host = EngineHost(clock, Threaded())
+    host = EngineHost(Threaded())
     host.check(model("openai-responses"))
     with pytest.raises(EngineUnavailable, match="needs a model with threads") as refused:
         host.check(model("anthropic-messages"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,12 @@ def rotated(home: Any, **otherwise: Any) -> Callable[[Any], CompactResult]:
         return CompactResult(ok=True, compacted=True, result=CompactionOutcome(**named))
 
     return rotate
+
+
+def open_files() -> int:
+    """So many files this process has open; 0 where it cannot be told."""
+    listed = Path("/proc/self/fd")
+    return len([*listed.iterdir()]) if listed.exists() else 0
 
 
 async def overflowing(home: Any, server: ScriptedModelServer) -> Any:
@@ -170,3 +177,34 @@ async def test_a_successor_that_is_none_is_an_error_and_the_old_one_goes_on(
         assert len(home.path(conversation)) == 8
         await conversation.close()
     assert [failure.phase for failure in home.health.recent()] == ["compact"]
+
+
+async def test_a_successor_that_another_writes_to_is_not_followed_and_the_old_one_goes_on(
+    home: Any,
+) -> None:
+    """The row is moved when the successor is ours, not before; what was opened is closed."""
+    held = ExitStack()
+
+    def hold(request: Any) -> CompactResult:
+        result = rotated(home)(request)
+        assert result.result is not None
+        other = held.enter_context(SessionManager.open(str(result.result.session_file)))
+        held.enter_context(other.run_lock(timeout_ms=0, holder="another"))
+        return result
+
+    home.engine.does["compact"] = hold
+    with ScriptedModelServer() as server, held:
+        conversation = home.open(server, lock_timeout_ms=60)
+        for n in range(3):
+            await conversation.say(f"{n} {LONG}")
+        old_id, server.context_window = conversation.session_id, 3_000
+        files = open_files()
+        notices: list[Any] = []
+        await conversation.say("and now?", listener=notices.append)
+        assert any("another" in str(notice) for notice in notices)
+        assert home.registry.find(KEY).session_id == conversation.session_id == old_id
+        held.close()
+        assert open_files() == files
+        await conversation.say("later")
+        assert "and now?" in str(conversation.session.build_context().messages)
+        await conversation.close()

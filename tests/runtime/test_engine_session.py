@@ -74,6 +74,17 @@ async def test_after_a_restart_the_path_is_told_and_after_turn_gets_only_what_is
     assert home.engine.heard == path
 
 
+async def test_a_session_in_which_nothing_was_said_is_still_new_after_a_restart(home: Any) -> None:
+    with ScriptedModelServer() as server:
+        await home.open(server).close()
+        home.restart()
+        conversation = home.open(server)
+        await conversation.say("one")
+        await conversation.close()
+    (boot,) = home.engine.asked("bootstrap")
+    assert boot.reason == "new"
+
+
 async def test_after_turn_gets_only_what_is_new_whatever_entry_stands_before_it(home: Any) -> None:
     """A change of model, or a note of a plugin, is no message and no reason to tell it all."""
     with ScriptedModelServer() as server:

@@ -10,10 +10,10 @@ import pytest
 from strandline.manager import SessionManager
 from strandline.runtime.agent import Agent, Backend
 from strandline.runtime.events import nobody
+from strandline.runtime.fitting import Fitting
 from strandline.runtime.flushing import Flush
 from strandline.runtime.model import Finished, ModelEvent, ModelRequest
-from strandline.runtime.thoughts import Thoughts
-from strandline.runtime.turn import TurnMemory
+from strandline.runtime.turn_memory import TurnMemory
 from strandline.testing import ScriptedModelServer
 from strandline.transcript.messages import Message
 
@@ -74,10 +74,9 @@ async def test_a_flush_does_not_show_its_model_the_thoughts_that_were_refused(
         }
         session.append_message({"role": "user", "content": "well?", "timestamp": 0})
         session.append_message(thought)
-        thoughts = Thoughts()
-        assert thoughts.refused(info, [thought])
-        agent = replace(made, model=model)
-        await Flush(TurnMemory.of(session, agent).fitting(), nobody, "", thoughts).run()
+        memory = TurnMemory.of(session, replace(made, model=model))
+        assert memory.thoughts.refused(info, [thought])
+        await Flush(Fitting.of_first(memory), nobody).run()
         await made.aclose()
     kinds = [b["type"] for m in model.requests[0].messages for b in m["content"] if "type" in b]
     assert "thinking" not in kinds

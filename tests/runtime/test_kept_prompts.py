@@ -110,7 +110,6 @@ def said(role: str, ref: str = ONE, at_ms: Any = None, entry_ms: int | None = No
         ([said("assistant", at_ms=5), said("assistant", TWO, at_ms=9)], 5),
         ([said("assistant", TWO, at_ms=9)], None),
         ([said("assistant", at_ms="noon", entry_ms=7)], 7),
-        ([PathMessage("e", "no message")], None),  # type: ignore[arg-type]
     ],
 )
 def test_the_last_call_is_the_newest_answer_of_the_model(

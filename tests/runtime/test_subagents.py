@@ -101,7 +101,7 @@ class Home:
     wait_ms: int = 10_000
 
     def __post_init__(self) -> None:
-        self.host = EngineHost(self.clock, self.engine)
+        self.host = EngineHost(self.engine)
         self.rows = RowsFile(self.folder / "sessions.json", clock=self.clock)
         self.registry = SessionRegistry(
             "main", self.rows, JsonlStore(self.folder), cwd="/", clock=self.clock, ids=self.ids
@@ -206,7 +206,7 @@ def home(
     tmp_path: Path, clock: SimulatedClock, agent_for: AgentFor, server: ScriptedModelServer
 ) -> Home:
     engine = Recorder()
-    host = EngineHost(clock, engine)
+    host = EngineHost(engine)
     folder = tmp_path / "sessions"
     return Home(folder, clock, lambda: agent_for(server, engine=host), engine=engine)
 

@@ -23,7 +23,8 @@ from strandline.runtime.offline import OfflineSummarizer
 from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, STOPPED
 from strandline.runtime.tools import Tool, Toolbox, ToolOutput
 from strandline.runtime.tools import ToolCall as RunningCall
-from strandline.runtime.turn import MOST_ROUNDS, TurnResult, run_turn, user_message
+from strandline.runtime.turn import MOST_ROUNDS, run_turn, user_message
+from strandline.runtime.turn_result import TurnResult
 from strandline.testing import Reply, ScriptedModelServer, ToolCall
 from strandline.transcript.messages import Message
 

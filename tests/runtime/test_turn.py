@@ -23,7 +23,9 @@ from strandline.runtime.events import (
     TurnEvent,
     nobody,
 )
-from strandline.runtime.turn import TurnMemory, context_size, run_turn, user_message
+from strandline.runtime.fitting import Fitting
+from strandline.runtime.turn import run_turn, user_message
+from strandline.runtime.turn_memory import TurnMemory
 from strandline.testing import Reply, ScriptedModelServer, SimulatedClock
 
 AgentFor = Callable[..., Agent]
@@ -221,11 +223,11 @@ async def test_compacting_on_request_appends_one_entry_and_changes_nothing_else(
         for number in range(4):
             await ask(session, agent, f"{number} " + "lantern harbor " * 300)
         entries = [entry.raw for entry in session.entries()]
-        used, _ = await context_size(TurnMemory.of(session, agent))
+        used, _ = await Fitting.of_first(TurnMemory.of(session, agent)).size()
         receipt = await compact_now(session, agent, "keep the numbers")
         assert [entry.raw for entry in session.entries()][:-1] == entries
         assert session.entry(receipt.entry_id).type == "compaction"
-        assert (await context_size(TurnMemory.of(session, agent)))[0] < used
+        assert (await Fitting.of_first(TurnMemory.of(session, agent)).size())[0] < used
 
 
 async def test_a_summariser_that_fails_costs_the_compaction_not_the_turn(

@@ -67,6 +67,11 @@ def test_a_bare_file_is_what_the_defaults_would_hold(tmp_path: Path, text: str) 
             "{ context: {},\n contxt: {} }",
             "2:2: contxt: unknown key: did you mean 'context'?",
         ),
+        ("{ contxt: {} }", "1:3: contxt: unknown key: did you mean 'context'?"),
+        (
+            "{ context: { ttl: { rules: [{ maxage: '5m', keep: 1 }] } } }",
+            "1:31: context.ttl.rules[0].maxage: unknown key (and 1 more problem): did you mean",
+        ),
         (f"{{ context: {SECRET} }}", "1:12: not JSON5: a value or key is expected"),
         ("[]", "1:1: expected an object: begin with { and end with }"),
     ],
@@ -75,6 +80,11 @@ def test_an_error_shows_the_place_and_the_key_as_they_are_in_the_file(
     tmp_path: Path, text: str, message: str
 ) -> None:
     assert refused(tmp_path / "bare", text).startswith(message)
+
+
+def test_a_file_that_never_ends_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero has more than 4,194,304 bytes"):
+        load_context_file(Path("/dev/zero"), {})
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

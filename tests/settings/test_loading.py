@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +19,9 @@ from strandline.settings.units import DURATION_WORDS
 FIXTURE = Path(__file__).parents[2] / "../shared/fixtures/openclaw-state"
 SECRET = "sk-ant-very-secret"
 
-TOP_KEYS = "models, agents, session, tokenCounter, gateway, plugins"
+TOP_KEYS = "models, agents, session, tokenCounter, memory, gateway, plugins"
 COMPACTION = "agents.defaults.compaction"
+FIX = "correct it"
 MODEL_0 = "models.providers.p.models[0]"
 AGENT_ID_RULE = "use 1 to 64 letters, digits, '-' and '_', a letter or digit first"
 
@@ -204,7 +206,7 @@ def test_a_byte_order_mark_is_no_syntax_error(tmp_path: Path) -> None:
         ),
         (
             "{ models: { providers: { p: { baseUrl: 'u', models: [ { maxTokens: 0, id: 'm' }] }}}}",
-            f"1:55: {MODEL_0}.contextWindow: missing (and 1 more problem): add it",
+            f"1:68: {MODEL_0}.maxTokens: expected a number above 0 (and 1 more problem): " + FIX,
         ),
         (
             "{ agents: { '../x': {} } }",
@@ -232,7 +234,8 @@ def test_a_wrong_setting_is_shown_with_its_place_and_what_was_expected(
         ('{ a: 1,\n  b: "é😀", c: }', "2:15: not JSON5: a value or key is expected"),
         ('{ "a": 1 "b": 2 }', "1:10: not JSON5: a comma or bracket is missing"),
         ("{} x", "1:4: not JSON5: there is more text after the end"),
-        ("", "1:1: not JSON5: the file is empty"),
+        ("", "1:1: not JSON5: the file is empty: write {} into it"),
+        ("{ a: 1e999 }", "1:6: not JSON5: the number here is too large, or none: correct it"),
         ("[]", "1:1: expected an object"),
         ("[" * 5000, "1:33: not JSON5: it is nested too deep"),
         (f"{{ apiKey: {SECRET} }}", "1:11: not JSON5: a value or key is expected"),
@@ -256,6 +259,10 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "strandline.json").unlink()
     (tmp_path / "strandline.json").mkdir()
     with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, {})
+    (tmp_path / "strandline.json").rmdir()
+    os.mkfifo(tmp_path / "strandline.json")
+    with pytest.raises(ConfigError, match="not a regular file"):
         load(tmp_path, {})
 
 

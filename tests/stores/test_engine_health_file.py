@@ -36,9 +36,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "engine-health.json"
 
 
-def failure(clock: SimulatedClock, phase: str = "assemble", **more: Any) -> EngineFailure:
-    told = {"engine": "dag", "what": "ValueError: no", "session_key": KEY, **more}
-    return EngineFailure(phase=phase, at_ms=clock.now_ms(), **told)
+def told(phase: str = "assemble", what: str = "ValueError: no") -> tuple[str, str, str, str]:
+    return "dag", phase, what, KEY
+
+
+def failure(clock: SimulatedClock) -> EngineFailure:
+    return EngineFailure(*told(), clock.now_ms())
 
 
 # -- what is kept ---------------------------------------------------------------------------
@@ -46,9 +49,9 @@ def failure(clock: SimulatedClock, phase: str = "assemble", **more: Any) -> Engi
 
 def test_failures_are_told_with_the_newest_first(clock: SimulatedClock) -> None:
     health = RecordedEngineHealth(MemoryHealthRecords(), clock)
-    health.note(failure(clock))
+    health.note(*told())
     clock.advance(1000)
-    health.note_declined("dag", KEY, clock.now_ms())
+    health.note_declined("dag", KEY)
     newest, oldest = health.recent()
     assert (newest.phase, newest.declined, newest.at_ms) == ("compact", True, clock.now_ms())
     at_ms = clock.now_ms() - 1000
@@ -59,39 +62,39 @@ def test_the_same_failure_again_is_counted_and_takes_no_other_one_away(
     clock: SimulatedClock,
 ) -> None:
     health = RecordedEngineHealth(MemoryHealthRecords(), clock)
-    health.note(failure(clock, "ingest"))
+    health.note(*told("ingest"))
     for _ in range(MOST_FAILURES + 10):
         clock.advance(1000)
-        health.note(failure(clock))
-    told = health.recent()
-    assert [(each.phase, each.times) for each in told] == [("assemble", 60), ("ingest", 1)]
-    assert told[0].at_ms == clock.now_ms()
+        health.note(*told())
+    kept = health.recent()
+    assert [(each.phase, each.times) for each in kept] == [("assemble", 60), ("ingest", 1)]
+    assert kept[0].at_ms == clock.now_ms()
 
 
 def test_their_number_their_length_and_their_age_are_bounded(clock: SimulatedClock) -> None:
     records = MemoryHealthRecords()
     health = RecordedEngineHealth(records, clock)
     for number in range(MOST_FAILURES + 10):
-        health.note(failure(clock, what=f"{number}: " + "x" * 10_000))
+        health.note(*told(what=f"{number}: " + "x" * 10_000))
     assert len(records.read()) == MOST_FAILURES
     assert all(len(each.what) == MAX_WHAT_CHARS for each in health.recent())
     clock.advance(FORGOTTEN_AFTER_MS)
     assert health.recent() == []
-    health.note(failure(clock))
+    health.note(*told())
     assert len(records.read()) == 1
 
 
 def test_what_a_wrong_clock_wrote_is_not_told_for_years(clock: SimulatedClock) -> None:
     health = RecordedEngineHealth(MemoryHealthRecords(), clock)
-    health.note(failure(clock))
+    health.note(*told())
     clock.advance(-365 * 24 * 3_600_000)
     assert health.recent() == []
 
 
 def test_where_nothing_is_kept_nothing_is_told(clock: SimulatedClock) -> None:
     health = NoHealth()
-    health.note(failure(clock))
-    health.note_declined("dag", None, 0)
+    health.note(*told())
+    health.note_declined("dag", KEY)
     assert health.recent() == []
 
 
@@ -113,7 +116,7 @@ def test_records_of_any_shape_are_understood_or_ignored(found: list[Any]) -> Non
     records.update(lambda _: found)
     health = RecordedEngineHealth(records, clock)
     health.recent()
-    health.note(failure(clock, "ingest"))
+    health.note(*told("ingest"))
     assert health.recent()[0].phase == "ingest"
 
 
@@ -121,12 +124,12 @@ def test_records_of_any_shape_are_understood_or_ignored(found: list[Any]) -> Non
 
 
 def test_a_failure_survives_a_restart(path: Path, clock: SimulatedClock) -> None:
-    RecordedEngineHealth(EngineHealthFile(path), clock).note(failure(clock))
+    RecordedEngineHealth(EngineHealthFile(path), clock).note(*told())
     assert RecordedEngineHealth(EngineHealthFile(path), clock).recent() == [failure(clock)]
 
 
 def test_the_file_is_private_and_says_what_it_holds(path: Path, clock: SimulatedClock) -> None:
-    RecordedEngineHealth(EngineHealthFile(path), clock).note(failure(clock, what="half: \ud83d"))
+    RecordedEngineHealth(EngineHealthFile(path), clock).note(*told(what="half: \ud83d"))
     record = {
         "engine": "dag",
         "phase": "assemble",
@@ -150,7 +153,7 @@ def test_a_damaged_file_reads_as_nothing_and_whoever_reads_is_told(
     health = RecordedEngineHealth(EngineHealthFile(path, warn=warnings.append), clock)
     assert health.recent() == []
     assert len(warnings) == 1
-    health.note(failure(clock))
+    health.note(*told())
     assert health.recent() == [failure(clock)]
     assert len(warnings) == 2
     assert all(str(path) in warning for warning in warnings)

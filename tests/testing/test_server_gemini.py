@@ -226,6 +226,22 @@ def test_a_content_that_is_too_small_is_not_kept(body: dict[str, Any], words: st
     assert server.refused == [error["message"]]
 
 
+def test_what_is_kept_is_listed_in_pages_without_what_it_holds() -> None:
+    with ScriptedModelServer() as server, clients(server) as client:
+        assert list(client.caches.list()) == []
+        made = [client.caches.create(model="g", config=config(display_name=name)) for name in "abc"]
+        listed = list(client.caches.list(config={"page_size": 2}))
+        url = f"{server.root_url}/v1beta/cachedContents"
+        told = httpx2.get(url, trust_env=False).json()["cachedContents"][0]
+    assert [each.display_name for each in listed] == ["a", "b", "c"]
+    assert [(each.name, each.model, each.expire_time) for each in listed] == [
+        (each.name, "models/g", each.expire_time) for each in made
+    ]
+    assert not told.keys() & {"systemInstruction", "tools", "contents"}
+    assert len(server.looked_up) == 4
+    assert len(server.to_cache) == 3
+
+
 @pytest.mark.parametrize("gone", ["unknown", "forgotten", "expired"])
 def test_a_name_that_is_not_known_is_refused(gone: str) -> None:
     clock = SimulatedClock()

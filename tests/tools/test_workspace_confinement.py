@@ -239,6 +239,7 @@ def test_no_path_whatever_reads_or_writes_outside(
     beside = names_in(house)
     answer = user_of(house / "den")(tool, **arguments_for(tool, prefix + "/".join(pieces)))
     assert SECRET not in answer.text
-    assert "secret.txt" not in answer.text or answer.is_error or "secret.txt" in pieces
+    own = (house / "den" / "secret.txt").exists()  # an earlier example may have made it
+    assert "secret.txt" not in answer.text or answer.is_error or "secret.txt" in pieces or own
     assert everything(house / "outside") == before
     assert names_in(house) == beside

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.manager import SessionManager
-from strandline.runtime.engine_health import EngineFailure, RecordedEngineHealth
+from strandline.runtime.engine_health import RecordedEngineHealth
 from strandline.sessions.rows import SessionRow, new_row
 from strandline.stores.engine_health_file import NAME, EngineHealthFile
 from strandline.stores.rows_file import RowsFile
@@ -226,9 +226,8 @@ def test_a_plugin_that_breaks_is_named_with_its_engine(state: StateOf) -> None:
 
 def test_what_engines_failed_at_lately_is_told(state: StateOf) -> None:
     health = RecordedEngineHealth(EngineHealthFile(state.folder / NAME), state.clock)
-    at_ms = state.clock.now_ms()
-    health.note(EngineFailure("legacy", "assemble", "ValueError: no", MAIN, at_ms))
-    health.note_declined("other", MAIN, at_ms)
+    health.note("legacy", "assemble", "ValueError: no", MAIN)
+    health.note_declined("other", MAIN)
     state.clock.advance(2 * 3_600_000)
     failed = state.the("engine.failed")
     assert failed.severity == "warning"

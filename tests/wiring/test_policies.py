@@ -307,7 +307,6 @@ def test_every_value_arrives(tmp_path: Path) -> None:
         redis_url="redis://:secret@cache",
         max_entries=7,
         drop_on_new_message=False,
-        drop_on_config_change=False,
     )
     assert "secret" not in repr(choice)
 
@@ -389,3 +388,16 @@ def test_a_model_that_nobody_knows_is_told_and_done_without(tmp_path: Path) -> N
     for silent in ("{ model: 'gpt-4o-mini' }", "{ model: 'x', enabled: false }", "{}"):
         own = own_of(tmp_path, f"{{ context: {{ compaction: {silent} }} }}")
         assert model_warning(own, RESOLVE) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("direct", 80), ("group", 20), ("group/thread", 5), ("channel/thread", 5), ("channel", 50)],
+)
+def test_a_thread_has_its_own_limit_and_else_that_of_what_it_is_in(
+    tmp_path: Path, kind: str, most: int
+) -> None:
+    own = own_of(tmp_path, MESSAGES.replace("group:", "thread: { maxMessages: 5 }, group:"))
+    assert policy_of(own, chat_type=kind, resolve_model=str).max_messages == most
+    without = own_of(tmp_path, MESSAGES)
+    assert policy_of(without, chat_type="group/thread", resolve_model=str).max_messages == 20

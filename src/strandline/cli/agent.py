@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from strandline.cli.screen import TerminalScreen
     from strandline.cli.telling import Telling
     from strandline.runtime.conversation import Conversation
-    from strandline.runtime.events import CompactionReceipt, TurnEvent
-    from strandline.runtime.turn import TurnResult
+    from strandline.runtime.events import CompactionReceipt
+    from strandline.runtime.turn_result import TurnResult
 
 
 WAITING = "waiting for sub-agents"
@@ -60,7 +61,9 @@ def agent(
         session_key = state.registry(who).key_of_session(session_id)
     key = session_key or state.main_key(who)
     conversation = state.conversation(who, key, model_ref, holder="strandline agent")
-    result = run(_turn(conversation, text, silent=as_json))
+    # What an engine prints is no part of the answer.
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        result = run(_turn(conversation, text, silent=as_json))
     if as_json:
         print_json(_report(conversation, result))
 
@@ -68,7 +71,7 @@ def agent(
 async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnResult:
     """The turn and what follows it; a `silent` one prints nothing but notices."""
     from strandline.cli.screen import TerminalScreen  # noqa: PLC0415 - heavy
-    from strandline.cli.telling import Telling  # noqa: PLC0415 - heavy
+    from strandline.cli.telling import Telling, tell_notices  # noqa: PLC0415 - heavy
 
     def so_far() -> tuple[str, int]:
         return conversation.session_id, conversation.row.compaction_count or 0
@@ -79,7 +82,7 @@ async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnR
     try:
         with screen.working():
             try:
-                heard = _tell_notices if silent else telling.hear
+                heard = tell_notices if silent else telling.hear
                 result = await conversation.say(text, listener=heard)
             finally:
                 telling.end()
@@ -87,7 +90,7 @@ async def _turn(conversation: Conversation, text: str, *, silent: bool) -> TurnR
         made = await _settled(conversation, screen, silent=silent)
     finally:
         telling.no_more()
-        await conversation.close()
+        await conversation.close(tell_notices)
     return replace(result, compactions=(*result.compactions, *made))
 
 
@@ -126,14 +129,6 @@ def _together(first: TurnResult, later: Sequence[TurnResult]) -> TurnResult:
         compactions=tuple(made for turn in turns for made in turn.compactions),
         duration_ms=sum(turn.duration_ms for turn in turns),
     )
-
-
-def _tell_notices(event: TurnEvent) -> None:
-    """What a person should know, where nothing else is shown."""
-    from strandline.runtime.events import Notice  # noqa: PLC0415 - heavy
-
-    if isinstance(event, Notice):
-        warn(event.text)
 
 
 async def _settled(

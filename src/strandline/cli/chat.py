@@ -19,6 +19,7 @@ from strandline.sessions.rows import transcript_name
 
 if TYPE_CHECKING:
     from strandline.cli.chat_loop import ChatLoop, Screen
+    from strandline.runtime.conversation import Conversation
     from strandline.runtime.registry import SessionRegistry
     from strandline.sessions.rows import SessionRow
     from strandline.wiring import State
@@ -27,7 +28,7 @@ MOST_LISTED = 9
 
 
 @click.command()
-@click.option("--agent", "agent_id", default="main", help="The agent to talk to.")
+@click.option("--agent", "agent_id", help="The agent to talk to; main by default.")
 @click.option("--session-key", help="The conversation to go on with.")
 @click.option("--new", is_flag=True, help="Begin a new conversation without asking.")
 @click.option("--model", "model_ref", help="The model that answers, as provider/model.")
@@ -48,20 +49,22 @@ def chat(
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     who = agent_of(agent_id, session_key)
     key = session_key or _choose_key(state, who, new=new, ask=interactive)
-    failed = run(_chat(state, who, key, model_ref, interactive=interactive))
+    # Plugins are loaded here: one that hangs is left with Ctrl-C, which the loop would hold back.
+    conversation = state.conversation(who, key, model_ref, holder="strandline chat")
+    failed = run(_chat(state, who, conversation, interactive=interactive))
     if failed and not interactive:
         raise SystemExit(1)
 
 
 async def _chat(
-    state: State, agent_id: str, key: str, model_ref: str | None, *, interactive: bool
+    state: State, agent_id: str, conversation: Conversation, *, interactive: bool
 ) -> bool:
     from strandline.cli.chat_commands import run_command  # noqa: PLC0415 - heavy
     from strandline.cli.chat_loop import ChatLoop  # noqa: PLC0415 - heavy
     from strandline.cli.lines import piped_lines, typed_lines  # noqa: PLC0415 - needs asyncio
     from strandline.cli.screen import TerminalScreen  # noqa: PLC0415 - needs asyncio
+    from strandline.cli.telling import tell_notices  # noqa: PLC0415 - heavy
 
-    conversation = state.conversation(agent_id, key, model_ref, holder="strandline chat")
     screen = TerminalScreen()
     loop = ChatLoop(state, agent_id, conversation, screen, run_command, interactive=interactive)
     try:
@@ -69,7 +72,7 @@ async def _chat(
             _greet(loop, screen)
         await loop.run(typed_lines() if interactive else piped_lines())
     finally:
-        await loop.conversation.close()
+        await loop.conversation.close(tell_notices)
     return loop.failed
 
 

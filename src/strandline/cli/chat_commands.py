@@ -16,7 +16,7 @@ from strandline.cli.receipts import plan_lines
 from strandline.cli.telling import cache_line
 from strandline.cli.words import amount
 from strandline.errors import EntryNotFound, StrandlineError
-from strandline.runtime.conversation import MODES
+from strandline.runtime.standing import MODES
 from strandline.transcript.messages import THINKING_LEVELS
 from strandline.transcript.session import Session
 

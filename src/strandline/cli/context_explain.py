@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +47,12 @@ LATEST_MS = 250_000_000_000_000
 @click.option("--agent", "agent_id", metavar="ID", help="The agent whose settings hold.")
 @click.option(
     "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Take the rules from this file: a whole configuration, or a bare context: {…}.",
 )
 @click.option("--now", metavar="TIME", help="When, as ISO-8601 or Unix ms  [default: now]")
 @click.option("--model", "model_ref", help="The model that would be asked.")
-@click.option("--window", type=click.IntRange(min=256), help="The window in tokens, if not its.")
+@click.option("--window", type=click.IntRange(256, 10**9), help="The window in tokens, if not its.")
 @click.option("--all", "everything", is_flag=True, help="Every message on a line of its own.")
 @json_option
 @click.pass_obj
@@ -111,7 +113,8 @@ def _found(state: State, session: SessionManager, question: Question) -> Explain
     from strandline.wiring.explaining import explained  # noqa: PLC0415 - heavy
 
     slow_notice.expect("assembling the context")
-    found = run(explained(state, session, question))
+    with redirect_stdout(sys.stderr):  # what an engine prints is no part of the answer
+        found = run(explained(state, session, question))
     slow_notice.expect("looking at every message")
     _ = found.explanation.rows
     return found

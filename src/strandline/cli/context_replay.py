@@ -17,10 +17,12 @@ from strandline.cli.replay_picture import check_can_draw, picture_of
 from strandline.cli.replay_report import Report, report_json, report_lines
 from strandline.cli.replay_setup import Question, Setup, prepared
 from strandline.cli.transcript_file import opened
+from strandline.errors import ContextOverflow
 from strandline.replay.policies import EXAMPLES, POLICY_NAMES
 from strandline.replay.pricing import CACHE_NAMES
 from strandline.replay.recording import Recording, recorded
 from strandline.replay.walk import Replays
+from strandline.sessions.keys import check_agent_id
 from strandline.settings import duration_ms
 
 if TYPE_CHECKING:
@@ -136,9 +138,13 @@ def replay(
     if picture is not None:
         check_can_draw()
         check_is_free(picture)
+    check_agent_id(question["agent_id"])
     state = open_state(state_dir, os.environ, warn=warn)
     recordings = [_recording(file, state_dir, spacing_ms) for file in files]
     setup = prepared(Question(**question), recordings, state)
+    for file, recording in zip(files, recordings, strict=True):
+        if not recording.calls:
+            note(f"{file}: no model answered in it")
     report = _replayed(files, recordings, setup, state)
     if picture is not None:
         _draw(picture, report)
@@ -150,10 +156,7 @@ def replay(
 
 def _recording(file: Path, state_dir: Path, spacing_ms: int | None) -> Recording:
     with opened(file, state_dir) as session:
-        recording = recorded(session, spacing_ms, DEFAULT_SPACING_MS)
-    if not recording.calls:
-        note(f"{file}: no model answered in it")
-    return recording
+        return recorded(session, spacing_ms, DEFAULT_SPACING_MS)
 
 
 def _replayed(
@@ -168,7 +171,13 @@ def _replayed(
         of_file = []
         for policy in setup.policies:
             slow_notice.expect(f"replaying {file} under {policy.name}")
-            of_file.append(replays.under(policy))
+            try:
+                of_file.append(replays.under(policy))
+            except ContextOverflow as error:
+                raise ContextOverflow(
+                    f"{file} under {policy.name}: {error.what}",
+                    remedy="give a larger --window, or let the policy's limits be larger",
+                ) from None
         outcomes.append(of_file)
     slow_notice.done()
     return Report(setup, [str(file) for file in files], outcomes)

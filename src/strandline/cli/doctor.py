@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +53,8 @@ def doctor(state_dir: Path, *, agent_id: str | None, fix_nothing: bool, as_json:
 
     slow_notice.expect("looking")
     try:
-        findings = list(diagnose(state_dir, os.environ, agent_id=agent_id))
+        with redirect_stdout(sys.stderr):  # what an engine prints is no part of the answer
+            findings = list(diagnose(state_dir, os.environ, agent_id=agent_id))
     finally:
         slow_notice.done()
     counts = Counter(finding.severity for finding in findings)

@@ -36,17 +36,20 @@ def guarded(run: Callable[[], Any]) -> int:
     try:
         code = run()
         sys.stdout.flush()
-    except Exception as error:  # noqa: BLE001 - the last place that can say what happened
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last place that can say what happened
         return _told(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     return code if isinstance(code, int) else 0
 
 
-def _told(error: Exception) -> int:
+def _told(error: BaseException) -> int:
     if os.environ.get(DEBUG_VARIABLE) == "1":
         traceback.print_exception(error)
-    if isinstance(error, click.Abort):
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        stopped = error.__cause__ if isinstance(error, click.Abort) else error
+        if isinstance(stopped, KeyboardInterrupt) and str(stopped):
+            warn(str(stopped))  # what was going on
         return INTERRUPTED
     if isinstance(error, NobodyReads | BrokenPipeError):
         _leave_the_pipe()
@@ -61,7 +64,7 @@ def _told(error: Exception) -> int:
     return code
 
 
-def _described(error: Exception) -> tuple[str, int]:
+def _described(error: BaseException) -> tuple[str, int]:
     """The message for an error, and the exit code."""
     if isinstance(error, StrandlineError):
         return str(error), error.exit_code
@@ -80,7 +83,7 @@ def _usage(error: click.ClickException) -> str:
     return message + remedy
 
 
-def _unexpected(error: Exception) -> str:
+def _unexpected(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return (

@@ -59,6 +59,7 @@ class Strandline(LazyGroup):
     ) -> Any:
         """Run the command of `args` and exit."""
         del prog_name, standalone_mode  # the name is ours, and so is what failing means
+        _open_what_is_closed()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a locale that lacks characters
         run = super().main
@@ -68,6 +69,14 @@ class Strandline(LazyGroup):
         if code == INTERRUPTED:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends; pressed again, without a word
         sys.exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """A stream that the caller closed (``>&-``) takes what is printed, and nobody reads it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", encoding="utf-8"))
 
 
 @click.group(
@@ -81,7 +90,6 @@ class Strandline(LazyGroup):
 @click.option(
     "--state-dir",
     metavar="DIR",
-    type=click.Path(file_okay=False),
     help=f"Where sessions and settings are  [env: {STATE_DIR_VARIABLE}; default: ~/.strandline]",
 )
 @click.pass_context
@@ -89,4 +97,6 @@ def main(ctx: click.Context, state_dir: str | None) -> None:
     """Durable conversations and well-chosen context for AI agents."""
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    ctx.obj = resolve_state_dir(state_dir, os.environ)
+    ctx.obj = folder = resolve_state_dir(state_dir, os.environ)
+    if folder.exists() and not folder.is_dir():
+        raise click.UsageError(f"the state directory {folder} is no folder")

@@ -40,7 +40,7 @@ def check_is_free(path: Path) -> None:
 
 
 def _exists(path: Path) -> TranscriptExists:
-    return TranscriptExists(f"{path} exists already", remedy="choose another name with -o")
+    return TranscriptExists(f"{path} exists already", remedy="choose another name")
 
 
 def _write(path: Path, parts: Iterable[bytes]) -> None:

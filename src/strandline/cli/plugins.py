@@ -16,7 +16,7 @@ from strandline.cli.words import one_line
 
 if TYPE_CHECKING:
     from strandline.wiring import State
-    from strandline.wiring.plugin_switch import Changed, PluginSwitch
+    from strandline.wiring.plugin_switch import PluginSwitch
     from strandline.wiring.plugins import PluginRegistry, PluginReport
 
 select_option = click.option(
@@ -115,8 +115,8 @@ def _switch(state_dir: Path) -> PluginSwitch:
     return PluginSwitch(lambda: _state(state_dir))
 
 
-def _tell(changed: Changed) -> None:
-    print_lines(one_line(line) for line in changed.said)
+def _tell(said: Sequence[str]) -> None:
+    print_lines(map(one_line, said))
 
 
 def _report(state: State, registry: PluginRegistry) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from strandline.cli.words import amount
 from strandline.context.budget import Budget
 from strandline.context.compaction import CompactionPlan
-from strandline.runtime.compacting import receipt_object
+from strandline.runtime.compaction_entry import receipt_object
 from strandline.runtime.events import CompactionReceipt
 
 

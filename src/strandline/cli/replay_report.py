@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -123,10 +124,15 @@ def report_lines(report: Report, *, each: bool) -> Iterator[str]:
     title = files if len(report.files) > 1 else one_line(report.files[0])
     yield from _table(title, report.names, report.totals)
     yield ""
-    yield from map(dim, _LEGEND)
+    yield from map(dim, textwrap.wrap(_LEGEND, min(LEGEND_COLUMNS, page().width)))
 
 
 def _setup_lines(setup: Setup) -> Iterator[str]:
+    for line in _setup_words(setup):
+        yield from textwrap.wrap(line, page().width)
+
+
+def _setup_words(setup: Setup) -> Iterator[str]:
     rates, scene = setup.scene.rates, setup.scene
     yield (
         f"{one_line(setup.model.ref)}, window {scene.window:,}, of which system prompt and tools "
@@ -143,11 +149,12 @@ def _minutes(milliseconds: int) -> str:
     return f"{milliseconds / 60_000:g} min"
 
 
+LEGEND_COLUMNS = 90
 _LEGEND = (
-    "cached: input read from the cache. largest: input of the largest call. cuts: calls that did",
-    "not begin with all of the call before, and those among them while the cache knew it.",
-    "summaries: of compactions + of layer 4. left out: what a call did not see as messages, on",
-    "average; and how many messages at the last. The bar: input, output, summaries.",
+    "cached: input read from the cache. largest: input of the largest call. cuts: calls that did "
+    "not begin with all of the call before, and those among them while the cache knew it. "
+    "summaries: of compactions + of layer 4. left out: what a call did not see as messages, on "
+    "average; and how many messages at the last. The bar: input, output, summaries."
 )
 
 _TITLES = ("policy", "input", "cached", "largest", "cuts (warm)", "summaries", "left out", "cost")

@@ -14,6 +14,7 @@ from strandline.cli.output import json_option, print_json, print_lines
 from strandline.cli.row_text import ago, columns_of
 from strandline.cli.words import cut, one_line
 from strandline.clock import SystemClock
+from strandline.context.engine import LEGACY
 
 if TYPE_CHECKING:
     from strandline.wiring import State
@@ -34,6 +35,7 @@ def status(state_dir: Path, *, as_json: bool) -> None:
         "stateDir": str(state_dir),
         "settings": str(state.settings_path) if state.settings_path else None,
         "contextEngine": state.settings.plugins.slots.context_engine,
+        "contextEngineError": _engine_error(state),
         "engineFailure": _last_failure(state_dir),
         "agents": [_agent_report(state, agent_id) for agent_id in state.agent_ids()],
     }
@@ -41,6 +43,13 @@ def status(state_dir: Path, *, as_json: bool) -> None:
         print_json(report)
     else:
         print_lines(columns_of(list(_lines(report))))
+
+
+def _engine_error(state: State) -> str | None:
+    """Why the selected engine cannot be used; plugins are only loaded where one is selected."""
+    if state.settings.plugins.slots.context_engine == LEGACY:
+        return None
+    return state.plugins.engine_error()
 
 
 def _last_failure(state_dir: Path) -> dict[str, Any] | None:
@@ -82,6 +91,8 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("settings", report["settings"] or "none: the defaults hold"),
         ("engine", report["contextEngine"]),
     ]
+    if report["contextEngineError"]:
+        lines.append(("", one_line(report["contextEngineError"])))
     now_ms = SystemClock().now_ms()
     if failure := report["engineFailure"]:
         failed = f"{failure['engine']} in {failure['phase']}: {failure['what']}"

@@ -2,7 +2,8 @@
 
 A command runs its coroutine with `run`, which holds the signal from the first step to the
 last, the closing of files and connections included. Within it, `stoppable` lets Ctrl-C stop
-one piece of work and the program go on to the next.
+one piece of work and the program go on to the next. Code of others that lets nothing else run
+(an engine that sleeps) cannot be stopped in order, and is left at the second press.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -52,7 +54,7 @@ def run(work: Coroutine[Any, Any, Got]) -> Got:
     try:
         with asyncio.Runner() as runner:
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-                runner.get_loop().add_signal_handler(signal.SIGINT, _pressed)
+                _hear_presses(runner.get_loop())
             return runner.run(watched())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
@@ -60,9 +62,22 @@ def run(work: Coroutine[Any, Any, Got]) -> Got:
         del _stops[depth:]
 
 
-def _pressed() -> None:
-    if _stops:
-        _stops[-1]()
+def _hear_presses(loop: asyncio.AbstractEventLoop) -> None:
+    unheard: list[float] = []
+
+    def pressed() -> None:
+        unheard.clear()
+        if _stops:
+            _stops[-1]()
+
+    def at_once(*_: object) -> None:
+        """Runs even where the loop does not."""
+        if unheard and time.monotonic() > unheard[0] + IMPATIENT_S:
+            os._exit(INTERRUPTED)
+        unheard[1:] = [time.monotonic()]
+
+    loop.add_signal_handler(signal.SIGINT, pressed)
+    signal.signal(signal.SIGINT, at_once)
 
 
 async def stoppable(work: Coroutine[Any, Any, Got]) -> Got:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from strandline.cli.conversation import brief
+from strandline.cli.notices import warn
 from strandline.cli.output import columns
 from strandline.cli.receipts import receipt_line
 from strandline.cli.words import amount, cut, one_line
@@ -153,7 +154,13 @@ class Telling:
         return self._last[1]
 
 
-def detail_line(event: TurnEvent) -> str:
+def tell_notices(event: TurnEvent) -> None:
+    """The listener that tells what a person should know, where nothing else is shown."""
+    if isinstance(event, Notice):
+        warn(event.text)
+
+
+def detail_line(event: TurnEvent) -> str:  # noqa: PLR0911 - one for each kind of event
     """What is told unless a person does not want it: tools and upkeep."""
     match event:
         case ToolStarted(_, name, arguments):

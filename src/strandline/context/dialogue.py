@@ -23,7 +23,9 @@ READ_CHARS = 20_000
 LINE_CHARS = 280
 """A line of a summary is condensed to about this; an argument longer than it is no name."""
 
-_UNFINISHED = FAILED_REASONS | {"toolUse"}
+UNFINISHED = (*FAILED_REASONS, "toolUse")
+"""Stop reasons of an answer that answers nothing yet."""
+
 _TITLES = {
     "bashExecution": "command by the user",
     "branchSummary": "summary of another branch",
@@ -116,7 +118,7 @@ def is_answer(message: Message) -> bool:
     """
     return (
         message.get("role") == "assistant"
-        and message.get("stopReason") not in _UNFINISHED
+        and message.get("stopReason") not in UNFINISHED
         and any(text.strip() for text in spoken_texts(message))
     )
 

@@ -23,6 +23,9 @@ SMALLEST_CAP_TOKENS = 64
 LARGEST_PARTS = 3
 """How many parts an overflow names."""
 
+_MORE_ROOM = "compact the session, start a new one, or use a model with a larger window"
+_LARGER_MAX = "the setting context.maxTokens leaves no more room; raise it"
+
 Rung = Callable[[View, Budget, MessageTokens], View]
 
 
@@ -142,7 +145,7 @@ def overflow(view: View, budget: Budget) -> ContextOverflow:
     return ContextOverflow(
         f"the context takes {view.tokens:,} tokens and may take {budget.view_limit:,} "
         f"(largest parts: {named})",
-        remedy="compact the session, start a new one, or use a model with a larger window",
+        remedy=_LARGER_MAX if budget.view_limit < budget.limit else _MORE_ROOM,
     )
 
 

@@ -33,8 +33,8 @@ from strandline.transcript.messages import Message
 NO_OUTPUT = "(no output)"
 """What stands in for a tool's result that is empty."""
 
-FAILED_REASONS = frozenset({"error", "aborted"})
-"""Stop reasons of an assistant message that was never finished."""
+FAILED_REASONS = ("error", "aborted")
+"""Stop reasons of an answer that failed. No set: what a file has in their place may be anything."""
 
 _FAILED = Decision(
     "left_out", "sanitize", "failed_turn", "the answer failed before anything was said"

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from strandline.context.frames import BRANCH_SUMMARY, LAYER_SUMMARY, REFERENCE, SUMMARY
 from strandline.context.view import ViewMessage
 
-
 _REFERENCES = frozenset({BRANCH_SUMMARY, LAYER_SUMMARY, REFERENCE, SUMMARY})
 
 

@@ -92,14 +92,20 @@ class LeftOut(Sequence[ViewMessage]):
 
 @dataclass(frozen=True)
 class View:
-    """What the model will see (`messages`), and what was left out of it on the way."""
+    """What the model will see (`messages`), and what was left out of it on the way.
+
+    `sum_tokens` is what the messages take, where whoever made the view knows.
+    """
 
     messages: tuple[ViewMessage, ...]
     left_out: LeftOut = field(default_factory=LeftOut)
+    sum_tokens: int | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def tokens(self) -> int:
         """Estimated tokens of all messages of the view."""
+        if self.sum_tokens is not None:
+            return self.sum_tokens
         return sum(said.tokens for said in self.messages)
 
     def to(self, messages: Iterable[ViewMessage], left_out: Sequence[ViewMessage] = ()) -> View:

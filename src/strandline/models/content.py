@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from strandline.models.surrogates import whole_text
 from strandline.runtime.model import ModelInfo
@@ -76,9 +77,32 @@ def is_own(message: Message, model: ModelInfo) -> bool:
 
 
 def ordered_tools(tools: Sequence[JsonObject]) -> list[JsonObject]:
-    """Tools by name, the keys of their schemas in order too: the same set, the same bytes."""
-    ordered = [sorted_keys(tool) for tool in tools]
+    """Tools by name: the same set, the same bytes.
+
+    The keys of their schemas are in order too, and so are lists whose order says nothing
+    (``required``, an ``enum`` of texts); descriptions have one kind of line end and no white
+    space that nobody sees.
+    """
+    ordered = [_normalised(sorted_keys(tool)) for tool in tools]
     return sorted(ordered, key=lambda tool: (str(tool.get("name")), compact(tool)))
+
+
+def _normalised(value: Any, key: str = "") -> Any:
+    """A part of a tool without the differences that mean nothing; `key` is where it stands."""
+    match value:
+        case dict() if key not in {"const", "default", "examples"}:
+            # Under `properties` the keys are names, and what they name is a schema.
+            return {k: _normalised(v, "" if key == "properties" else k) for k, v in value.items()}
+        case list() if key in {"required", "enum"} and all(isinstance(v, str) for v in value):
+            return sorted(set(value))
+        case _ if key in {"const", "default", "enum", "examples"}:
+            return value  # what a caller may say, word for word
+        case list():
+            return [_normalised(each) for each in value]
+        case str() if key == "description":
+            return "\n".join(line.rstrip() for line in value.strip().splitlines())
+        case _:
+            return value
 
 
 def sorted_keys(value: Mapping[str, object]) -> JsonObject:

@@ -64,11 +64,10 @@ class GeminiModel(HttpModel):
         """The events of one call (`strandline.runtime.model.Model`)."""
         beginning, name = beginning_of(request), ""
         if beginning is not None:
-            create = partial(self._told, "/cachedContents", model=request.model)
-            name = await self._contents.name_of(beginning, create)
+            name = await self._contents.name_of(beginning, partial(self._told, request.model))
         async with contextlib.aclosing(self._stream(request, GeminiDialect(name))) as events:
             async for event in events:
-                if beginning is not None and name and self._is_refusal(event, beginning):
+                if beginning is not None and name and self._is_refusal(event, beginning, name):
                     break
                 yield event
             else:
@@ -77,8 +76,8 @@ class GeminiModel(HttpModel):
             async for event in events:
                 yield event
 
-    def _is_refusal(self, event: ModelEvent, beginning: Beginning) -> bool:
+    def _is_refusal(self, event: ModelEvent, beginning: Beginning, name: str) -> bool:
         """Whether the call ended, with nothing said, by its cached content."""
         if not isinstance(event, Failed) or event.partial is not None:
             return False
-        return self._contents.refused(beginning, event.error)
+        return self._contents.refused(beginning, name, event.error)

@@ -152,7 +152,7 @@ class HttpModel:
         content = await asyncio.to_thread(dialect.body, request)
         try:
             async with (
-                self._post(dialect.path(request), content, failures) as response,
+                self._call(dialect.path(request), content, failures) as response,
                 contextlib.aclosing(_texts(response, body, answer)) as texts,
             ):
                 async for text in texts:
@@ -168,20 +168,22 @@ class HttpModel:
             yield event
 
     @contextlib.asynccontextmanager
-    async def _post(
-        self, path: str, content: bytes, failures: Failures
+    async def _call(
+        self, path: str, content: bytes | None, failures: Failures
     ) -> AsyncGenerator[httpx2.Response, None]:
-        """The response to a POST, its body yet to come. Raises `ModelError` for a refusal."""
-        call = self._client(failures).stream(
-            "POST", self._address.url(path), content=content, headers=self._headers
-        )
+        """The response to a POST of `content`, to a GET without; its body is yet to come.
+
+        Raises `ModelError` for a refusal.
+        """
+        method, url = "GET" if content is None else "POST", self._address.url(path)
+        call = self._client(failures).stream(method, url, content=content, headers=self._headers)
         async with call as response:
             if not response.is_success:
                 raise await self._refusal(response, failures)
             yield response
 
-    async def _told(self, path: str, content: bytes, model: ModelInfo) -> JsonObject:
-        """The object that the server answers to a POST beside those that ask a model.
+    async def _told(self, model: ModelInfo, path: str, content: bytes | None) -> JsonObject:
+        """The object that the server answers to a call beside those that ask `model`.
 
         Raises `ModelError` for whatever goes wrong.
         """
@@ -189,7 +191,7 @@ class HttpModel:
 
         failures = Failures(model, self._secrets)
         try:
-            async with self._post(path, content, failures) as response:
+            async with self._call(path, content, failures) as response:
                 text = await _beginning(response)
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
             raise self._broken(error, failures) from None

@@ -29,7 +29,9 @@ def create(
         engine: object = factory(context)
     except StrandlineError as error:
         raise unavailable(engine_id, "create", error.what, error.remedy) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is anybody's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - an engine is anybody's code
         raise unavailable(engine_id, "create", words(error)) from None
     if inspect.iscoroutine(engine):
         engine.close()

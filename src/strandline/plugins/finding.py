@@ -151,7 +151,7 @@ def linked(folder: Path, link: str = "") -> FoundPlugin | NotFound:
     except OSError as error:
         said = PluginError(
             f"the plugin folder {folder} cannot be read ({error.strerror})",
-            remedy="correct the path or its permissions, or `strandline plugins uninstall` it",
+            remedy=f"correct its permissions, or `strandline plugins uninstall {folder}`",
         )
         return NotFound(folder.name, str(folder), said, link)
 
@@ -160,7 +160,7 @@ def _linked(folder: Path, link: str) -> FoundPlugin:
     if not folder.is_dir():
         raise PluginError(
             f"there is no plugin folder {folder}",
-            remedy="correct plugins.load.paths, or `strandline plugins uninstall` it",
+            remedy=f"restore it, or `strandline plugins uninstall {folder}`",
         )
     if (folder / MANIFEST).is_file():
         told = _manifest(folder / MANIFEST)
@@ -198,7 +198,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise PluginError(f"{path} is not a JSON object", remedy="correct it")
     for key in ("id", "module"):
         if not isinstance(told.get(key), str) or not told[key]:
-            raise PluginError(f"{path}: {key} is not a text", remedy="add it")
+            raise PluginError(f"{path}: {key} is not a text", remedy="write it as one")
     return told
 
 
@@ -226,29 +226,32 @@ def _only_module(folder: Path) -> str:
         raise PluginError(
             f"{folder} has {len(names)} modules", remedy=f"name one of them in a {MANIFEST}"
         )
-    found = [
-        name
-        for name in sorted(names)
-        if (path := module_file(folder, name)) is not None and _has_register(path)
-    ]
+    found, unread = [], []
+    for name in sorted(names):
+        path = module_file(folder, name)
+        try:
+            if path is not None and _has_register(path):
+                found.append(name)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            unread.append(name)
     if len(found) == 1:
         return found[0]
     which = f"not one but {', '.join(found)}" if found else "none"
+    also = f" ({', '.join(unread)}: no Python that can be read)" if unread else ""
     raise PluginError(
-        f"{folder} has no {MANIFEST}, and of its modules {which} has `register`",
-        remedy=f'write {MANIFEST} with "id" and "module"',
+        f"{folder} has no {MANIFEST}, and of its modules {which} has `register`{also}",
+        remedy=f'write {MANIFEST} with "id" and "module", or correct a module',
     )
 
 
 def _has_register(path: Path) -> bool:
-    """Whether a module names `register` at its top, found without running it."""
+    """Whether a module names `register` at its top, found without running it.
+
+    Raises what parsing raises, and `ValueError` for a module that is too large.
+    """
     if path.stat().st_size > MAX_MODULE_BYTES:
-        return False
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any("register" in _top_names(node) for node in tree.body)
+        raise ValueError(path)
+    return any("register" in _top_names(node) for node in ast.parse(path.read_bytes()).body)
 
 
 def _top_names(node: ast.stmt) -> Iterator[str]:

@@ -52,7 +52,8 @@ def load(
 ) -> PluginApi | PluginFailure:
     """Import a plugin and call its `register`; what it registered, or why not.
 
-    What it prints meanwhile goes to standard error: standard output is the command's.
+    What it prints meanwhile goes to standard error: standard output is the command's. Where it
+    hangs, Ctrl-C raises a `KeyboardInterrupt` that names it.
     """
     with redirect_stdout(sys.stderr):
         register = _caught(plugin, "import", lambda: _register_of(plugin))
@@ -73,13 +74,14 @@ def words(error: BaseException) -> str:
 
 
 def _caught(plugin: FoundPlugin, phase: Phase, run: Callable[[], Any]) -> Any:
-    remedy = "correct it, or `strandline plugins disable " + plugin.id + "`"
     try:
         return run()
     except StrandlineError as error:
-        return PluginFailure(plugin.id, phase, error.what, error.remedy or remedy)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin is anybody's code
-        return PluginFailure(plugin.id, phase, words(error), remedy)
+        return PluginFailure(plugin.id, phase, error.what, error.remedy or "correct it")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped in the {phase} of the plugin {plugin.id}") from None
+    except BaseException as error:  # noqa: BLE001 - a plugin is anybody's code
+        return PluginFailure(plugin.id, phase, words(error), "correct it")
 
 
 def _call(register: Callable[[PluginApi], object], api: PluginApi) -> None:

@@ -26,7 +26,7 @@ from strandline.plugins.api import PluginApi
 from strandline.plugins.engines import contested, create, unknown
 from strandline.plugins.finding import Findings, FoundPlugin, NotFound, installed, linked
 from strandline.plugins.loading import PluginFailure, load
-from strandline.plugins.reports import PluginChoices, PluginReport
+from strandline.plugins.reports import PluginChoices, PluginReport, Status
 from strandline.runtime.hooks import Hooks
 from strandline.runtime.tools import Tool
 
@@ -81,6 +81,11 @@ class PluginRegistry:
         """Load a plugin that need not be enabled, to see whether it can be."""
         return self._load(found)
 
+    def but_for(self, ids: AbstractSet[str]) -> Sequence[PluginReport]:
+        """The reports of the other plugins; those of these ids are not loaded for it."""
+        found = [self._report(each) for each in self.found if each.id not in ids]
+        return [*found, *(each for each in self._missing() if each.id not in ids)]
+
     # -- engines -----------------------------------------------------------------------------
 
     def engine_factory(self, engine_id: str) -> EngineFactory:
@@ -132,21 +137,34 @@ class PluginRegistry:
 
     @cached_property
     def _reports(self) -> Sequence[PluginReport]:
-        reports = [self._report(each) for each in self.found]
-        known = {each.id for each in reports}
-        missing = [
+        reports = [*(self._report(each) for each in self.found), *self._missing()]
+        return sorted(_with_clashes(reports), key=lambda each: each.id)
+
+    def _missing(self) -> list[PluginReport]:
+        known = {each.id for each in self.found}
+        return [
             PluginReport(plugin_id, "missing", error=_missing(plugin_id), phase="find")
             for plugin_id in self.choices.entries
             if plugin_id not in known and self.choices.wants(plugin_id)
         ]
-        return sorted(_with_clashes([*reports, *missing]), key=lambda each: each.id)
 
     def _report(self, found: FoundPlugin | NotFound) -> PluginReport:
+        is_wanted = self.choices.wants(found.id)
         if isinstance(found, NotFound):
-            return PluginReport(found.id, "failed", found, error=found.error, phase="find")
-        if not self.choices.wants(found.id):
+            is_off = found.id in self.choices.entries and not is_wanted
+            status: Status = "disabled" if is_off else "failed"
+            return PluginReport(found.id, status, found, error=found.error, phase="find")
+        if not is_wanted:
             return PluginReport(found.id, "disabled", found)
-        return self._load(found)
+        disable = f"`strandline plugins disable {found.id}`"
+        try:
+            report = self._load(found)
+        except KeyboardInterrupt as stop:
+            raise KeyboardInterrupt(f"{stop}: {disable} if it hangs") from None
+        if report.error is None:
+            return report
+        error = PluginError(report.error.what, remedy=f"{report.error.remedy}, or {disable}")
+        return replace(report, error=error)
 
     def _load(self, found: FoundPlugin) -> PluginReport:
         made = load(found, self.choices.of(found.id).config, self._taken_tools)

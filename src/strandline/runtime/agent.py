@@ -10,6 +10,7 @@ from functools import cached_property
 
 from strandline.clock import Clock
 from strandline.context.budget import Budget, CompactionSettings, resolve_budget
+from strandline.context.engine import CitationsMode
 from strandline.context.policy import ContextPolicy, ProviderCache
 from strandline.context.summarize import Summarizer
 from strandline.context.tokens import MessageTokens
@@ -68,18 +69,15 @@ class Agent:
     thinking: ThinkingLevel = "off"
     renew_prompt: Callable[[], str] | None = None
     prompt_settings: str = ""
+    citations_mode: CitationsMode = "auto"
     only_for_summaries: tuple[Model, ...] = ()
-    engine: EngineHost = None  # type: ignore[assignment]  # made below, of the clock
+    engine: EngineHost = field(default_factory=EngineHost)
     policy: ContextPolicy = field(default_factory=ContextPolicy)
     policy_for: Callable[[str], ContextPolicy] | None = None
     provider_cache: ProviderCache = field(default_factory=ProviderCache)
     layer_summaries: LayerSummarizing | None = None
     context_cache: ContextCaching | None = None
     prompts: KeptPrompts | None = None
-
-    def __post_init__(self) -> None:
-        if self.engine is None:
-            object.__setattr__(self, "engine", EngineHost(self.clock))
 
     @property
     def backends(self) -> tuple[Backend, ...]:

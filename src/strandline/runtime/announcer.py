@@ -20,7 +20,7 @@ from strandline.runtime.family import Household, Parent
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.silence import deliverable
 from strandline.runtime.subagent_run import BACKGROUND, SubagentRun
-from strandline.runtime.turn import TurnResult
+from strandline.runtime.turn_result import TurnResult
 from strandline.sessions.keys import SessionKey
 from strandline.transcript.session import Session
 

@@ -29,7 +29,7 @@ from strandline.runtime.events import (
     ThinkingText,
 )
 from strandline.runtime.finishing import to_the_end
-from strandline.runtime.fitting import Fitting
+from strandline.runtime.fitting import BeforeCompaction, Fitting
 from strandline.runtime.model import (
     Failed,
     Finished,
@@ -39,10 +39,9 @@ from strandline.runtime.model import (
     TextDelta,
     ThinkingDelta,
 )
-from strandline.runtime.prefix_watch import PrefixWatch
 from strandline.runtime.projecting import project
 from strandline.runtime.retrying import wait_ms
-from strandline.runtime.thoughts import Thoughts
+from strandline.runtime.turn_memory import TurnMemory
 from strandline.transcript.messages import JsonObject, Message, ThinkingLevel
 
 NOTHING_USED = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
@@ -54,19 +53,15 @@ NOTHING_PAID = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total
 class Asking:
     """The models of one turn. Who answered once goes on answering in that turn.
 
-    `fit` makes the dealings with a model's window; `keep` appends what came of an answer
-    that was broken off. `thoughts` remembers those that were refused, `watch` what was sent
-    last. `sent_tokens` is what the messages of the last request took, ours.
+    `keep` appends what came of an answer that was broken off; `before_compaction` is as in
+    `Fitting`. `sent_tokens` is what the messages of the last request took, ours.
     """
 
-    agent: Agent
-    session_id: str
-    fit: Callable[[Backend], Fitting]
+    memory: TurnMemory
     keep: Callable[[Message], str]
     listener: Listener
-    thinking: ThinkingLevel = "off"
-    thoughts: Thoughts = field(default_factory=Thoughts)
-    watch: PrefixWatch = field(default_factory=PrefixWatch)
+    before_compaction: BeforeCompaction | None
+    thinking: ThinkingLevel
     sent_tokens: int = 0
     fitting: Fitting = field(init=False)
     _thread_is_lost: bool = False
@@ -76,7 +71,15 @@ class Asking:
 
     def __post_init__(self) -> None:
         first, *self._left = self.agent.backends
-        self.fitting = self.fit(first)
+        self.fitting = self._fit(first)
+
+    def _fit(self, backend: Backend) -> Fitting:
+        return Fitting(self.memory, backend, self.listener, self.before_compaction)
+
+    @property
+    def agent(self) -> Agent:
+        """Who answers."""
+        return self.memory.agent
 
     @property
     def backend(self) -> Backend:
@@ -101,14 +104,14 @@ class Asking:
             if isinstance(outcome, Finished):
                 self.fitting.answered()
                 self._thread_is_lost = False  # the answer is of the new one
-                self.thoughts.answered(self.backend.info)
+                self.memory.thoughts.answered(self.backend.info)
                 return {**outcome.message, **self._recorded(looked)}
             attempt = await self._after_failure(outcome, looked.view, attempt)
 
     def _recorded(self, looked: Assembled) -> JsonObject:
         """What an answer says of its call, so that its context can be found again."""
         recorded: JsonObject = {"timestamp": looked.call_ms}
-        if self.fitting.agent.policy.tool_results.mode != "off":
+        if self.agent.policy.tool_results.mode != "off":
             recorded[CONTEXT_LIMIT] = looked.limit
         return recorded
 
@@ -117,7 +120,7 @@ class Asking:
         looked, compactions = await self.fitting.to_send(), self.fitting.compactions
         while self._renewed_for < len(compactions):
             self._renewed_for = len(compactions)
-            if await asyncio.to_thread(self.fitting.assembling.renew_prompt):
+            if await asyncio.to_thread(self.memory.renew_prompt):
                 looked = await self.fitting.to_send()
         return looked
 
@@ -138,7 +141,7 @@ class Asking:
             self._discard(failed)
             return attempt
         said = [each.message for each in view.messages]
-        if error.kind == "refused" and self.thoughts.refused(self.backend.info, said):
+        if error.kind == "refused" and self.memory.thoughts.refused(self.backend.info, said):
             self._discard(failed)
             return attempt
         wait = wait_ms(error, attempt, self.agent.retry, random.random())  # noqa: S311 - spread
@@ -161,7 +164,7 @@ class Asking:
     async def _fall_back(self, error: ModelError | ContextOverflow) -> None:
         self._first_error = self._first_error or error
         compactions = self.fitting.compactions
-        self.fitting = self.fit(self._left.pop(0))
+        self.fitting = self._fit(self._left.pop(0))
         self.fitting.compactions = compactions
         await self.fitting.calibrate()
         self.listener(AskedAgain(self.backend.info.ref, error.what, 0))
@@ -194,7 +197,7 @@ class Asking:
         model, info = self.backend.model, self.backend.info
         request = self._request(looked, info)
         if request.thread is None:
-            self.watch.sends(request, looked.view, looked.addition)
+            self.memory.watch.sends(request, looked.view, looked.addition)
         self.sent_tokens = looked.view.tokens
         came: list[str] = []
         try:
@@ -215,9 +218,9 @@ class Asking:
         )
 
     def _request(self, looked: Assembled, info: ModelInfo) -> ModelRequest:
-        agent = self.fitting.agent
+        agent, memory = self.agent, self.memory
         projected = project(looked, info, anew=self._thread_is_lost)
-        messages = [self.thoughts.shown(info, each.message) for each in looked.view.messages]
+        messages = [memory.thoughts.shown(info, each.message) for each in looked.view.messages]
         if projected is not None:
             messages = messages[projected.first :]
         tools: Sequence[JsonObject] = agent.described_tools if info.tools else ()
@@ -228,7 +231,7 @@ class Asking:
             self.fitting.budget.answer_tokens(looked.view.tokens, info.max_output_tokens),
             tools,
             self.thinking if info.reasoning else "off",
-            cache_marks(agent.provider_cache, self.session_id, len(messages)),
+            cache_marks(agent.provider_cache, memory.session.session_id, len(messages)),
             projected.thread if projected is not None else None,
         )
 

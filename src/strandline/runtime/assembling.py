@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 
 from strandline.context.budget import Budget, calibrated, newest_report
 from strandline.context.chosen import TokensOfForms, chosen_path, explained
@@ -28,14 +28,14 @@ from strandline.context.prune import (
     recorded_limit,
 )
 from strandline.context.view import View
-from strandline.errors import ContextOverflow, StrandlineError
+from strandline.errors import ContextOverflow
 from strandline.runtime.agent import Agent
 from strandline.runtime.context_caching import key_of
-from strandline.runtime.engine_session import EngineSession, Lane
+from strandline.runtime.engine_session import EngineSession
 from strandline.runtime.events import LayerSummarised, Listener, Notice
+from strandline.runtime.lanes import Lane
 from strandline.runtime.model import ModelInfo
 from strandline.transcript.context import PathMessage
-from strandline.transcript.messages import Usage
 from strandline.transcript.session import Session
 
 PIN = "pin"
@@ -68,15 +68,13 @@ class Assembled:
 
 @dataclass
 class Assembling:
-    """Assembles the contexts of one session, for `agent` as it is set up now.
+    """Assembles the contexts of the session of `engine`, for its agent as it is set up now.
 
-    `spent` hears what summaries of layers used.
+    `addition_tokens` is what the engine put before the system prompt last time, ours.
     """
 
-    session: Session
-    agent: Agent
     engine: EngineSession
-    spent: Callable[[Usage], None] = lambda _: None
+    addition_tokens: int = 0
     _path: CleanPath = field(init=False)
     _memo: PruneMemo = field(default_factory=PruneMemo)
     _sent: OrderedDict[str, int] = field(default_factory=OrderedDict)
@@ -89,6 +87,16 @@ class Assembling:
             self._cap = self.agent.budget().message_cap
         except ContextOverflow:  # which the request tells
             self._cap = self.agent.info.context_window
+
+    @property
+    def session(self) -> Session:
+        """The transcript."""
+        return self.engine.session
+
+    @property
+    def agent(self) -> Agent:
+        """Who answers."""
+        return self.engine.agent
 
     # -- the view --------------------------------------------------------------------------
 
@@ -107,11 +115,13 @@ class Assembling:
         await self.engine.catch_up(budget, lane)
         items = await asyncio.to_thread(self._items)
         answer = await self.engine.assemble(items, budget, info.ref, lane)
-        self._addition = await self._with_room(answer, budget, info)
+        await self._make_room(answer.system_prompt_addition or "", budget, info)
         if self.engine.host.owns_compaction:
             view = await asyncio.to_thread(self._final, answer, items, budget)
         else:
-            view = (await self._pruned((answer, items), budget, now_ms, listener)).view
+            # What goes on as it came is followed like a path without an engine.
+            chosen = None if answer.messages is items else (answer, items)
+            view = (await self._pruned(chosen, budget, now_ms, listener)).view
         compared = view.tokens
         if answer.prompt_authority == "preassembly_may_overflow":
             compared = max(compared, await asyncio.to_thread(self._whole_tokens, budget))
@@ -125,27 +135,12 @@ class Assembling:
             self.engine.host.owns_compaction,
         )
 
-    def renew_prompt(self) -> bool:
-        """Go on with the system prompt of now, where it is another; a disk may be waited for.
-
-        Done where the provider's cache is lost anyway, and what the workspace says now is free.
-        """
-        renew = self.agent.renew_prompt
-        if renew is None:
-            return False
-        try:
-            agent = replace(self.agent, system_prompt=renew())
-        except StrandlineError:  # where it cannot be read, the old prompt holds
-            return False
-        if agent.system_prompt == self.agent.system_prompt:
-            return False
-        self.agent = self.engine.agent = agent
-        return True
-
-    async def _with_room(self, answer: AssembleResult, budget: Budget, info: ModelInfo) -> str:
-        """What goes before the system prompt. Raises `EngineError` where it leaves no room."""
-        addition = answer.system_prompt_addition or ""
-        tokens = self._count(addition)
+    async def _make_room(self, addition: str, budget: Budget, info: ModelInfo) -> None:
+        """Let that go before the system prompt. Raises `EngineError` where it leaves no room."""
+        tokens = self.addition_tokens
+        if addition != self._addition:
+            count = self.agent.tokens.counter.count
+            tokens = await asyncio.to_thread(count, addition) if addition else 0
         try:
             self.agent.budget(
                 info, scale=budget.scale, window=budget.window, addition_tokens=tokens
@@ -153,15 +148,7 @@ class Assembling:
         except ContextOverflow:
             problem = f"its system_prompt_addition of {tokens:,} tokens leaves no room for messages"
             raise await self.engine.host.failed("assemble", self.engine.key, problem) from None
-        return addition
-
-    def _count(self, addition: str) -> int:
-        return self.agent.tokens.counter.count(addition) if addition else 0
-
-    @property
-    def addition_tokens(self) -> int:
-        """What the engine put before the system prompt last time, in our tokens."""
-        return self._count(self._addition)
+        self._addition, self.addition_tokens = addition, tokens
 
     def _items(self) -> Sequence[PathMessage]:
         return self.session.build_context().items
@@ -189,17 +176,25 @@ class Assembling:
         """The path, or what an engine chose of it, pruned; summaries are made as wanted."""
         made: list[LayerSummary] = []
         while True:
-            moment = await asyncio.to_thread(self._moment, budget, now_ms, made)
-            if chosen is None:
-                pruned = await asyncio.to_thread(self._prune_path, budget, moment)
-            else:
-                pruned = await asyncio.to_thread(self._prune_chosen, *chosen, budget, moment)
+            pruned = await asyncio.to_thread(self._prune, chosen, budget, now_ms, made)
             if pruned.wanted is None or len(made) == MOST_SUMMARIES:
                 return pruned
             summary = await self._summarised(pruned.wanted, listener)
             if summary is None:
                 return pruned
             made.append(summary)
+
+    def _prune(
+        self,
+        chosen: tuple[AssembleResult, Sequence[PathMessage]] | None,
+        budget: Budget,
+        now_ms: int,
+        made: Sequence[LayerSummary],
+    ) -> Pruned:
+        moment = self._moment(budget, now_ms, made)
+        if chosen is None:
+            return self._prune_path(budget, moment)
+        return self._prune_chosen(*chosen, budget, moment)
 
     def _prune_path(self, budget: Budget, moment: Moment) -> Pruned:
         self._cap, agent = budget.message_cap, self.agent
@@ -212,13 +207,13 @@ class Assembling:
 
             if agent.context_cache is None or not agent.policy.prunes:
                 return compute()
-            rules = [self.engine.host.id, asdict(agent.policy), agent.tokens.counter.name]
             key = key_of(
                 self.session.session_id,
                 context.leaf_id,
-                rules,
+                [self.engine.host.id, agent.policy],
                 agent.info.ref,
                 self._cap,
+                agent.tokens.counter.name,
                 moment,
             )
             return agent.context_cache.pruned(key, clean, moment, compute)
@@ -237,7 +232,7 @@ class Assembling:
         view = explained(pruned.view, chosen, items, self.engine.host.id, self.agent.tokens)
         return Pruned(view, pruned.wanted, pruned.valid_until_ms)
 
-    def _moment(self, budget: Budget, now_ms: int, made: Sequence[LayerSummary] = ()) -> Moment:
+    def _moment(self, budget: Budget, now_ms: int, made: Sequence[LayerSummary]) -> Moment:
         if not self.agent.policy.prunes:
             return Moment(now_ms, budget.view_limit)
         pins = frozenset(i for i, label in self.session.labels().items() if label == PIN)
@@ -252,7 +247,7 @@ class Assembling:
             return None
         made, summary = await layer.make(self.session.session_id, wanted)
         if summary.usage is not None:
-            self.spent(summary.usage)
+            self.engine.spent(summary.usage)
         for note in summary.notes:
             listener(Notice(note))
         after = self.agent.tokens.counter.count(made.text)

@@ -13,7 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from strandline.clock import Clock, IdSource, iso_from_ms
+from strandline.context.dialogue import UNFINISHED
 from strandline.context.engine import SessionRef
+from strandline.context.sanitize import FAILED_REASONS
 from strandline.errors import SessionBusy, StrandlineError, TranscriptNotFound
 from strandline.runtime.announcing import LOOKED_BACK
 from strandline.runtime.answers import text_of
@@ -25,13 +27,10 @@ from strandline.sessions.store import RowStore
 from strandline.transcript.codec import encode_object
 from strandline.transcript.context import PathMessage
 from strandline.transcript.entries import MessageEntry
+from strandline.transcript.forking import take_over
 from strandline.transcript.header import new_header
 from strandline.transcript.messages import Message
 from strandline.transcript.session import Session
-from strandline.transcript.store import TranscriptLog
-
-UNFINISHED = frozenset({"error", "aborted", "toolUse"})
-"""The stop reasons of an answer that answers nothing yet."""
 
 LOOK_MS = 200
 """As long a look waits: the lock of a process that was killed takes more than one try."""
@@ -91,7 +90,8 @@ class ChildSessions:
         log = self.transcripts.create(self._name(child.ref.session_id), self._image(child, fork))
         try:
             if fork is not None and fork.end is not None:
-                self._stand_and_label(log, fork.session, fork.end)
+                copy = Session(log, clock=self.clock, ids=self.ids)
+                take_over(copy, fork.session, fork.end)
             self.rows.patch(child.ref.session_key, lambda _: self._row(child, fork))
         except BaseException:
             self.take_back(child.ref)
@@ -149,20 +149,7 @@ class ChildSessions:
         header = new_header(child.ref.session_id, self.clock, cwd or self.cwd, parent)
         if fork is None or fork.end is None:
             return encode_object(header) + b"\n"
-        lines = fork.session.copy_branch(header, fork.end).lines
-        return b"".join(line + b"\n" for line in lines)
-
-    def _stand_and_label(self, log: TranscriptLog, parent: Session, end: str) -> None:
-        """Stand where the branch ends; repeat labels that lines of other branches gave."""
-        child = Session(log, clock=self.clock, ids=self.ids)
-        if child.leaf_id != end:
-            child.branch(end)
-        here, there = parent.labels(), child.labels()
-        if here == there:
-            return
-        for entry_id in child.path():
-            if here.get(entry_id) != there.get(entry_id):
-                child.append_label(entry_id, here.get(entry_id))
+        return fork.session.copy_branch(header, fork.end).image
 
     def _row(self, child: NewChild, fork: Fork | None) -> SessionRow:
         now_ms = self.clock.now_ms()
@@ -210,7 +197,7 @@ def _waiting(items: Sequence[PathMessage]) -> str | None:
 def _calls(message: Message) -> set[str]:
     """The ids of the calls in an answer that are to have results."""
     content = message.get("content")
-    if message.get("stopReason") in {"error", "aborted"} or not isinstance(content, list):
+    if message.get("stopReason") in FAILED_REASONS or not isinstance(content, list):
         return set()
     blocks = [block for block in content if isinstance(block, dict)]
     return {str(block.get("id")) for block in blocks if block.get("type") == "toolCall"}

@@ -9,21 +9,17 @@ making; who needs one joins it. Source: spec 3, Budget and compaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 
 from strandline.context.budget import Budget
-from strandline.context.compaction import (
-    CompactionPlan,
-    NoCompaction,
-    plan_compaction,
-    summary_tokens,
-)
+from strandline.context.compaction import CompactionPlan, NoCompaction, plan_compaction
 from strandline.context.engine import CompactionOutcome
 from strandline.context.summarize import Summary, SummaryRequest
 from strandline.errors import CompactionRefused, SessionBusy, StrandlineError
 from strandline.runtime.agent import Agent
+from strandline.runtime.compaction_entry import CHOSEN_BY_HOOK, append_planned, append_supplied
 from strandline.runtime.events import (
     CompactionReceipt,
     CompactionTrigger,
@@ -32,15 +28,11 @@ from strandline.runtime.events import (
 )
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.hooks import BeforeCompact, Cancel, Supply, ask_hooks
+from strandline.runtime.lanes import Lane
 from strandline.runtime.pending_compaction import PendingCompaction
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import JsonObject
 from strandline.transcript.session import Session
-
-Lane = Callable[[], AbstractAsyncContextManager[None]]
-
-CHOSEN_BY_HOOK = "hook"
-"""The summariser of a summary that a hook supplied."""
 
 
 class Compactor:
@@ -141,7 +133,8 @@ class Compactor:
         summary, details = pending.written()
         self._forget(pending)
         try:
-            receipt = await asyncio.to_thread(self._append, pending, summary, details)
+            append = partial(append_planned, self.session, self.agent.tokens, pending)
+            receipt = await asyncio.to_thread(append, summary, details)
         except Exception as error:
             pending.refused(str(error))
             raise
@@ -164,41 +157,10 @@ class Compactor:
         Raises `CompactionRefused` where what it keeps is not on the path, or where it would
         not shrink the context.
         """
-        receipt = await to_the_end(
-            asyncio.to_thread(self._append_supplied, outcome, by, budget, trigger)
-        )
+        append = partial(append_supplied, self.session, self.agent.tokens)
+        receipt = await to_the_end(asyncio.to_thread(append, outcome, by, budget, trigger))
         listener(receipt)
         return receipt
-
-    def _append_supplied(
-        self, outcome: CompactionOutcome, by: str, budget: Budget, trigger: CompactionTrigger
-    ) -> CompactionReceipt:
-        items, tokens = self._items(), self.agent.tokens
-        ids = [item.entry_id for item in items]
-        if outcome.first_kept_entry_id not in ids:
-            raise CompactionRefused(
-                f"nothing was compacted: the engine {by} keeps an entry that is not on the path",
-                remedy="correct the engine's first_kept_entry_id",
-            )
-        first = ids.index(outcome.first_kept_entry_id)
-        sizes = [tokens.of(item.entry_id, item.message) for item in items]
-        after, before = sum(sizes[first:]) + summary_tokens(outcome.summary, tokens), sum(sizes)
-        if after >= before:
-            raise CompactionRefused(
-                f"the compaction of the engine {by} would leave {after:,} of {before:,} tokens",
-                remedy="nothing was written",
-            )
-        receipt = CompactionReceipt(
-            trigger, "", before, after, first, len(items) - first, budget.limit, by
-        )
-        entry_id = self.session.append_compaction(
-            outcome.summary,
-            outcome.first_kept_entry_id or "",
-            budget.provider_tokens(before),
-            details={**outcome.details, "receipt": receipt_object(receipt)},
-            from_hook=True,
-        )
-        return replace(receipt, entry_id=entry_id)
 
     def plan(
         self, budget: Budget, trigger: CompactionTrigger, instructions: str | None = None
@@ -278,65 +240,6 @@ class Compactor:
         pending.writing.cancel()
         pending.refused(why)
 
-    def _append(
-        self, pending: PendingCompaction, summary: Summary, details: JsonObject
-    ) -> CompactionReceipt:
-        plan, tokens = pending.plan, self.agent.tokens
-        items = self._items()
-        if not pending.still_holds(items):
-            raise CompactionRefused(
-                "the compaction was not written: the conversation went elsewhere meanwhile",
-                remedy="compact again where it stands now",
-            )
-        text = plan.summary(summary.text, tokens.counter)
-        tokens_after = plan.tokens_after(text, tokens)
-        added = items[len(plan.summarised) + len(plan.kept) :]
-        came = sum(tokens.of(item.entry_id, item.message) for item in added)
-        receipt = CompactionReceipt(
-            trigger=pending.trigger,
-            entry_id="",
-            tokens_before=plan.tokens_before + came,
-            tokens_after=tokens_after + came,
-            messages_summarised=len(plan.summarised),
-            messages_kept=len(plan.kept) + len(added),
-            budget_tokens=pending.budget.limit,
-            summarizer=summary.by,
-            usage=summary.usage,
-            audit=summary.audit,
-        )
-        entry_id = self.session.append_compaction(
-            text,
-            plan.first_kept_entry_id,
-            pending.budget.provider_tokens(receipt.tokens_before),
-            details={**plan.details, **details, "receipt": receipt_object(receipt)},
-            from_hook=summary.by == CHOSEN_BY_HOOK or None,
-        )
-        return replace(receipt, entry_id=entry_id)
-
     def _forget(self, pending: PendingCompaction) -> None:
         if self._pending is pending:
             self._pending = None
-
-
-def receipt_object(receipt: CompactionReceipt) -> JsonObject:
-    """A receipt as JSON, without its entry: it is kept in the entry's details."""
-    written: JsonObject = {
-        "trigger": receipt.trigger,
-        "tokensBefore": receipt.tokens_before,
-        "tokensAfter": receipt.tokens_after,
-        "tokensFreed": receipt.tokens_freed,
-        "budgetTokens": receipt.budget_tokens,
-        "messagesSummarised": receipt.messages_summarised,
-        "messagesKept": receipt.messages_kept,
-        "summarizer": receipt.summarizer,
-    }
-    if receipt.audit is not None:
-        audit = receipt.audit
-        written["audit"] = {
-            "named": audit.named,
-            "kept": audit.kept,
-            "missing": [*audit.missing],
-        }
-    if receipt.usage is not None:
-        written["usage"] = receipt.usage
-    return written

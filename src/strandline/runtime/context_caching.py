@@ -55,9 +55,15 @@ class ContextCaching:
 
 
 def key_of(
-    session_id: str, leaf_id: str | None, rules: object, model: str, cap: int, moment: Moment
+    session_id: str,
+    leaf_id: str | None,
+    rules: object,
+    model: str,
+    cap: int,
+    counter: str,
+    moment: Moment,
 ) -> ContextKey:
-    """The key of a context; `rules` is whatever else determines it (engine, policy, counter)."""
+    """The key of a context; `rules` are those that chose and pruned it (engine, policy)."""
     return ContextKey(
         session_id,
         leaf_id,
@@ -65,7 +71,7 @@ def key_of(
         model,
         moment.limit,
         cap,
-        "",
+        counter,
         digest_of(moment.pins),
         # Which messages one covers is known by its text and its time well enough.
         digest_of([[each.rules, each.made_ms, each.text] for each in moment.summaries]),

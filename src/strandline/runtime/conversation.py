@@ -8,45 +8,47 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
-from strandline.context.engine import SessionRef
+from strandline.context.engine import BootstrapReason, SessionRef
 from strandline.errors import NothingToAnswer, StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.branching import Branched, go_to
 from strandline.runtime.delivery import Delivery
+from strandline.runtime.engine_host import EngineHost
 from strandline.runtime.events import CacheUsed, CompactionReceipt, Listener, Notice, nobody
 from strandline.runtime.family import Parent
 from strandline.runtime.finishing import to_the_end
+from strandline.runtime.fitting import Fitting
 from strandline.runtime.inbound import HEARTBEAT, INBOUND_ID, is_answered
 from strandline.runtime.lanes import DEFAULT_TIMEOUT_MS
-from strandline.runtime.path_news import newest_before_request, newest_message
+from strandline.runtime.path_news import newest_before_request
 from strandline.runtime.registry import SessionRegistry
 from strandline.runtime.seat import Seat
 from strandline.runtime.silence import Occasion, deliverable
-from strandline.runtime.standing import Standing
+from strandline.runtime.standing import Standing, compaction_mode_of
 from strandline.runtime.subagents import Subagents
 from strandline.runtime.tools import Tool
-from strandline.runtime.turn import TurnResult, context_size, run_turn, user_message
+from strandline.runtime.turn import Turn, user_message
+from strandline.runtime.turn_result import TurnResult
 from strandline.runtime.undo import Undone, undo_compaction
 from strandline.sessions.rows import SessionRow
-from strandline.transcript.messages import THINKING_LEVELS, Message, ThinkingLevel
+from strandline.transcript.messages import Message, ThinkingLevel
 from strandline.transcript.session import Session
 
 Raise = Callable[[Parent], tuple[Subagents, Sequence[Tool]]]
 """Gives a conversation its sub-agents, and the tools for them."""
-
-MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
 
 
 class Conversation:
     """An agent and the session that a key writes to now.
 
     What is asked of one conversation at the same time is done in the order in which it came.
-    `holder` is what others are told while a turn runs. Close it when done.
+    `holder` is what others are told while a turn runs, `reason` why the session is new to the
+    context engine. Close it when done.
     """
 
     def __init__(
@@ -58,13 +60,13 @@ class Conversation:
         holder: str,
         lock_timeout_ms: int = DEFAULT_TIMEOUT_MS,
         children: Raise | None = None,
+        reason: BootstrapReason = "opened",
     ) -> None:
         self._registry = registry
         self.subagents: Subagents | None = None
         self._own_tools: Sequence[Tool] = ()
         if children is not None:
             self.subagents, self._own_tools = children(self._as_parent())
-        self._host = agent.engine.take()
         self._seat = Seat(
             registry,
             self._equipped(agent),
@@ -72,7 +74,9 @@ class Conversation:
             holder=holder,
             lock_timeout_ms=lock_timeout_ms,
             leaving=self._release_subagents,
+            reason=reason,
         )
+        self._host: EngineHost | None = agent.engine.take()  # None once it is given back
 
     @property
     def agent(self) -> Agent:
@@ -154,37 +158,37 @@ class Conversation:
             )
         if self.subagents is not None:
             await self.subagents.catch_up()
-        await asyncio.to_thread(self._prepare)
-        delivery = Delivery(listener, occasion)
-        upkeep, session = self._standing.upkeep, self.session
-        newest_before = await asyncio.to_thread(newest_message, session)
+        newest_before = await to_the_end(asyncio.to_thread(self._prepare))
+        delivery, session = Delivery(listener, occasion), self.session
+        result = await self._answered(message, delivery)
+        if self.session is not session:  # an engine has moved it: its entries are others
+            newest_before = await asyncio.to_thread(newest_before_request, self.session)
+        upkeep = self._standing.upkeep
+        await upkeep.after_turn(listener, newest_before)
+        upkeep.start(listener)
+        delivery.finish()
+        return replace(result, reply=deliverable(result.reply, occasion))
+
+    async def _answered(self, message: Message | None, delivery: Delivery) -> TurnResult:
+        """Have the turn done and note in the row what it did, however it ends."""
+        upkeep, listener = self._standing.upkeep, delivery.listener
+        turn = Turn(self._standing.memory, delivery.hear, lambda: upkeep.flush_if_due(listener))
         try:
-            result = await run_turn(
-                self.session,
-                upkeep.agent,
-                message,
-                listener=delivery.hear,
-                before_compaction=lambda: upkeep.flush_if_due(listener),
-                session_key=self.key,
-                memory=self._standing.memory,
-            )
+            result = await turn.run(message)
         except BaseException:
             await to_the_end(asyncio.to_thread(self._note_interruption, delivery))
             raise
         finally:
             upkeep.compacted |= bool(delivery.compactions)
-        if self.session is not session:  # an engine has moved it: its entries are others
-            newest_before = await asyncio.to_thread(newest_before_request, self.session)
-        await upkeep.after_turn(listener, newest_before)
         try:
-            note = self._registry.note_turn
-            await asyncio.to_thread(note, self._standing.at, result, delivery.usages)
+            await to_the_end(asyncio.to_thread(self._note_turn, result, delivery))
         except StrandlineError as error:  # the answer is there: nobody is to ask again
             listener(Notice(f"the turn was not noted in the session's row: {error}"))
-        await asyncio.to_thread(self._standing.keep_prompt)
-        upkeep.start(listener)
-        delivery.finish()
-        return replace(result, reply=deliverable(result.reply, occasion))
+        return result
+
+    def _note_turn(self, result: TurnResult, delivery: Delivery) -> None:
+        self._standing.keep_prompt()
+        self._registry.note_turn(self._standing.at, result, delivery.usages)
 
     def _note_interruption(self, delivery: Delivery) -> None:
         with suppress(StrandlineError):  # the error of the turn is the one to tell
@@ -225,7 +229,7 @@ class Conversation:
         """
         async with self._seat.lane():
             undone = await to_the_end(asyncio.to_thread(undo_compaction, self.session))
-            await to_the_end(self._note_size())
+            await self._note_size()
             return undone
 
     async def branch(
@@ -252,13 +256,14 @@ class Conversation:
             if gone.summary is not None:
                 note = self._registry.note_usage
                 await asyncio.to_thread(note, self._standing.at, gone.summary.usage)
-            await to_the_end(self._note_size())
+            await self._note_size()
             return gone
 
     async def context_size(self) -> tuple[int, int]:
         """What the context takes, in the provider's tokens, and the window it has."""
         await asyncio.to_thread(self.session.refresh)
-        return await context_size(self._standing.memory, self._standing.upkeep.lane)
+        standing = self._standing
+        return await Fitting.of_first(standing.memory, standing.upkeep.lane).size()
 
     @property
     def cache_used(self) -> CacheUsed | None:
@@ -268,9 +273,7 @@ class Conversation:
     @property
     def compaction_mode(self) -> CompactionMode:
         """The mode that holds here: the session's own, else the agent's."""
-        row = self._registry.row(self.key)
-        chosen = row.compaction_mode if row else None
-        return next((m for m in MODES if m == chosen), self.agent.compaction.effective_mode)
+        return compaction_mode_of(self._registry.row(self.key), self.agent)
 
     # -- changes ---------------------------------------------------------------------------
 
@@ -281,7 +284,8 @@ class Conversation:
     async def set_thinking(self, level: ThinkingLevel) -> None:
         """From here on, models think this hard."""
         async with self._seat.lane():
-            await asyncio.to_thread(self.session.append_thinking_level_change, level)
+            append = self.session.append_thinking_level_change
+            await to_the_end(asyncio.to_thread(append, level))
         await self._choose(thinking_level=level)
 
     async def set_verbose(self, level: str) -> None:
@@ -313,59 +317,48 @@ class Conversation:
         """
         async with self._seat.in_line():
             agent.engine.check(agent.info)
-            await self._standing.upkeep.stop()
-            before, host = self._standing, self._host
-            self._host = agent.engine.take()
+            before = self._standing
+            await before.stop()
+            host, self._host = self._host, agent.engine.take()
             self._seat.stand_on(before.at, self._equipped(agent), "opened")
             self._standing.engine.go_on_from(before.engine)
             try:
                 await asyncio.to_thread(self._registry.note_model, before.at, agent.info)
             finally:
                 await before.agent.aclose()
-                await host.release()
+                await self._release(host)
 
     async def close(self, listener: Listener = nobody) -> None:
         """Give back the models and the files; what is being done after a turn is given up.
 
         `listener` hears where the engine could not be disposed of.
         """
-        try:
+        async with AsyncExitStack() as rest:  # each of it, whatever becomes of the others
+            host, self._host = self._host, None
+            rest.push_async_callback(self._release, host, listener)
+            rest.push_async_callback(self.agent.aclose)
+            rest.callback(self.session.close)
+            rest.push_async_callback(self._standing.stop)
             if self.subagents is not None:
                 await self.subagents.close()
-            await self._standing.upkeep.stop()
-            await self._standing.noted()
-        finally:
-            self.session.close()
-            await self.agent.aclose()
-            failed = await self._host.release()
-            if failed is not None:
-                listener(Notice(str(failed)))
+
+    async def _release(self, host: EngineHost | None, listener: Listener = nobody) -> None:
+        failed = await host.release() if host is not None else None
+        if failed is not None:
+            listener(Notice(str(failed)))
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
-        """Before a turn: note the model and the level of thinking that hold from here on."""
-        self._set_up()
-        info, context = self.agent.info, self.session.build_context()
-        if context.model != {"provider": info.provider, "modelId": info.id}:
-            self.session.append_model_change(info.provider, info.id)
-        if context.items:
-            return
-        row = self._registry.row(self.key)
-        chosen = row.thinking_level if row else None
-        usual = self.agent.thinking if info.reasoning else None
-        level = next((each for each in THINKING_LEVELS if each == chosen), usual)
-        if level is not None and level != context.thinking_level:
-            self.session.append_thinking_level_change(level)
+    def _prepare(self) -> str | None:
+        return self._standing.prepare(self._registry.row(self.key))
 
     def _set_up(self) -> None:
-        self._standing.settle_prompt()
-        self._standing.upkeep.set_up(self.compaction_mode)
+        self._standing.set_up(self._registry.row(self.key))
 
     async def _note_size(self) -> None:
         """Note in the row what the context takes now: it is not what it was."""
         with suppress(StrandlineError):  # a statistic
-            size, _ = await context_size(self._standing.memory)
+            size, _ = await Fitting.of_first(self._standing.memory).size()
             await asyncio.to_thread(self._registry.note_size, self._standing.at, size)
 
     def _as_parent(self) -> Parent:

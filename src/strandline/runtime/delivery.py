@@ -22,8 +22,8 @@ from strandline.runtime.events import (
     ReplyText,
     TurnEvent,
 )
-from strandline.runtime.registry import usages_of
 from strandline.runtime.silence import Occasion, SilenceFilter, deliverable
+from strandline.runtime.spending import usages_of
 from strandline.transcript.messages import Message, Usage
 
 

@@ -52,11 +52,11 @@ class EngineHealth(Protocol):
     wait for a disk: call them off the event loop.
     """
 
-    def note(self, failure: EngineFailure) -> None:
-        """An engine failed."""
+    def note(self, engine: str, phase: str, what: str, session_key: str | None) -> None:
+        """An engine failed just now."""
         ...
 
-    def note_declined(self, engine: str, session_key: str | None, at_ms: int) -> None:
+    def note_declined(self, engine: str, session_key: str) -> None:
         """An engine that does not own compaction was asked to compact, and did nothing."""
         ...
 
@@ -68,11 +68,11 @@ class EngineHealth(Protocol):
 class NoHealth:
     """Keeps nothing; satisfies `EngineHealth`."""
 
-    def note(self, failure: EngineFailure) -> None:
-        del failure
+    def note(self, engine: str, phase: str, what: str, session_key: str | None) -> None:
+        del engine, phase, what, session_key
 
-    def note_declined(self, engine: str, session_key: str | None, at_ms: int) -> None:
-        del engine, session_key, at_ms
+    def note_declined(self, engine: str, session_key: str) -> None:
+        del engine, session_key
 
     def recent(self) -> list[EngineFailure]:
         return []
@@ -116,18 +116,21 @@ class RecordedEngineHealth:
         self._records = records
         self._clock = clock
 
-    def note(self, failure: EngineFailure) -> None:
-        now_ms = self._clock.now_ms()
-        self._records.update(lambda records: with_failure(records, failure, now_ms))
+    def note(self, engine: str, phase: str, what: str, session_key: str | None) -> None:
+        self._add(EngineFailure(engine, phase, what, session_key, self._clock.now_ms()))
 
-    def note_declined(self, engine: str, session_key: str | None, at_ms: int) -> None:
-        self.note(EngineFailure(engine, "compact", DECLINED, session_key, at_ms, declined=True))
+    def note_declined(self, engine: str, session_key: str) -> None:
+        now_ms = self._clock.now_ms()
+        self._add(EngineFailure(engine, "compact", DECLINED, session_key, now_ms, declined=True))
+
+    def _add(self, failure: EngineFailure) -> None:
+        self._records.update(lambda records: with_failure(records, failure))
 
     def recent(self) -> list[EngineFailure]:
         return _understood(self._records.read(), self._clock.now_ms())
 
 
-def with_failure(records: Records, failure: EngineFailure, now_ms: int) -> Records:
+def with_failure(records: Records, failure: EngineFailure) -> Records:
     """The records after one more failure, the newest first, without those that are forgotten."""
     failure = replace(
         failure,
@@ -136,7 +139,7 @@ def with_failure(records: Records, failure: EngineFailure, now_ms: int) -> Recor
         what=failure.what[:MAX_WHAT_CHARS],
         session_key=failure.session_key and failure.session_key[:MAX_NAME_CHARS],
     )
-    before = _understood(records, now_ms)
+    before = _understood(records, failure.at_ms)
     same = [each for each in before if _is_same(each, failure)]
     failure = replace(failure, times=sum(each.times for each in same) + failure.times)
     others = [each for each in before if not _is_same(each, failure)]

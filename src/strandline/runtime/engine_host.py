@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from strandline.clock import Clock
 from strandline.context.engine import (
     LEGACY,
     THREADS,
@@ -26,10 +25,12 @@ from strandline.context.engine import (
     LegacyEngine,
 )
 from strandline.errors import EngineError, EngineUnavailable, StrandlineError
-from strandline.runtime.engine_health import EngineFailure, EngineHealth
+from strandline.runtime.engine_health import EngineHealth, NoHealth
 from strandline.runtime.finishing import cancellings
 from strandline.runtime.model import ModelInfo
+from strandline.runtime.reporting import words
 from strandline.transcript.context import PathMessage
+from strandline.transcript.live_context import MessagesSoFar
 from strandline.transcript.messages import Message
 
 Answer = TypeVar("Answer")
@@ -46,16 +47,15 @@ MAX_ADDITION_CHARS = 200_000
 
 @dataclass
 class EngineHost:
-    """One engine, for all sessions of one agent; `close` disposes of it once.
+    """One engine, for all sessions of one agent; `health` is told what fails in it.
 
-    `users` are the conversations that hold it.
+    `users` counts the conversations that hold it. `is_closed`: it was disposed of.
     """
 
-    clock: Clock
     engine: ContextEngine = field(default_factory=LegacyEngine)
-    health: EngineHealth | None = None
+    health: EngineHealth = field(default_factory=NoHealth)
     users: int = 0
-    _closed: bool = False
+    is_closed: bool = False
 
     @property
     def id(self) -> str:
@@ -72,11 +72,20 @@ class EngineHost:
         """Whether the built-in automatic compaction is off."""
         return self.engine.info.owns_compaction
 
+    @property
+    def maintains_in_foreground(self) -> bool:
+        """Whether a turn waits for the engine's upkeep."""
+        return self.engine.info.turn_maintenance_mode == "foreground"
+
+    def fits(self, info: ModelInfo) -> bool:
+        """Whether the model has what the engine needs."""
+        return info.threads or THREADS not in self.engine.info.host_requirements
+
     def check(self, info: ModelInfo) -> None:
         """Raises `EngineUnavailable` where the engine needs what the model does not have."""
-        if THREADS in self.engine.info.host_requirements and not info.threads:
+        if not self.fits(info):
             problem = f"needs a model with threads, which {info.ref} is not"
-            self._note(EngineFailure(self.id, "requirements", f"it {problem}", None, self._now_ms))
+            self._note("requirements", f"it {problem}", None)
             raise EngineUnavailable(
                 f"the context engine {self.id} {problem}",
                 engine=self.id,
@@ -88,7 +97,7 @@ class EngineHost:
     async def ask(
         self,
         phase: str,
-        session_key: str,
+        session_key: str | None,
         call: Callable[[ContextEngine], Awaitable[Answer]],
         wrong: Callable[[Answer], str | None],
     ) -> Answer:
@@ -108,34 +117,26 @@ class EngineHost:
             problem = "what it waited for was cancelled"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
             late = isinstance(error, TimeoutError) and limit.expired()
-            problem = f"it did not answer within {limit_s:g} s" if late else _words(error)
+            problem = f"it did not answer within {limit_s:g} s" if late else words(error)
         else:
             if problem is None:
                 return answer
         raise await self.failed(phase, session_key, problem)
 
-    async def failed(self, phase: str, session_key: str, problem: str) -> EngineError:
+    async def failed(self, phase: str, session_key: str | None, problem: str) -> EngineError:
         """The error for what the engine did, which is noted."""
         what = f"the context engine {self.id} failed in {phase} ({problem[:500]})"
-        failure = EngineFailure(self.id, phase, problem, session_key, self._now_ms)
-        await asyncio.to_thread(self._note, failure)
+        await asyncio.to_thread(self._note, phase, problem, session_key)
         return EngineError(what, engine=self.id, phase=phase)
 
-    @property
-    def _now_ms(self) -> int:
-        return self.clock.now_ms()
-
-    def _note(self, failure: EngineFailure) -> None:
-        if self.health is not None:
-            with suppress(StrandlineError):  # the failure itself is the one to tell
-                self.health.note(failure)
+    def _note(self, phase: str, problem: str, session_key: str | None) -> None:
+        with suppress(StrandlineError):  # the failure itself is the one to tell
+            self.health.note(self.id, phase, problem, session_key)
 
     async def declined(self, session_key: str) -> None:
         """Note that a compaction was asked for and the engine made none."""
-        if self.health is not None:
-            with suppress(StrandlineError):  # a statistic
-                note = self.health.note_declined
-                await asyncio.to_thread(note, self.id, session_key, self._now_ms)
+        with suppress(StrandlineError):  # a statistic
+            await asyncio.to_thread(self.health.note_declined, self.id, session_key)
 
     def take(self) -> EngineHost:
         """Hold it; `release` it when done."""
@@ -149,19 +150,14 @@ class EngineHost:
         back to be told.
         """
         self.users -= 1
-        if self.users > 0 or self._closed or self.is_legacy:
+        if self.users > 0 or self.is_closed or self.is_legacy:
             return None
-        self._closed = True
+        self.is_closed = True
         try:
-            await self.ask("dispose", "", lambda engine: engine.dispose(), nothing_wrong)
+            await self.ask("dispose", None, lambda engine: engine.dispose(), nothing_wrong)
         except EngineError as error:
             return error
         return None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether its engine was disposed of."""
-        return self._closed
 
 
 def nothing_wrong(answer: object) -> str | None:
@@ -216,6 +212,8 @@ def wrong_assembled(answer: AssembleResult) -> str | None:
 
 def _wrong_messages(messages: Sequence[PathMessage | Message]) -> str | None:
     """What is wrong with messages that are to be seen: more than a model could be told."""
+    if isinstance(messages, MessagesSoFar):
+        return None  # those that it was given
     if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
         return "its messages are no sequence"
     seen: set[str] = set()
@@ -228,10 +226,6 @@ def _wrong_messages(messages: Sequence[PathMessage | Message]) -> str | None:
             return f"it shows the entry {each.entry_id} twice"
         seen.add(each.entry_id)
     return None
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _wrong_addition(addition: object) -> str | None:

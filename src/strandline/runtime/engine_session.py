@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Literal
 
 from strandline.context.budget import Budget
@@ -28,8 +28,6 @@ from strandline.context.engine import (
     IngestBatch,
     Ingested,
     Maintain,
-    Rewrite,
-    Rewritten,
     RuntimeContext,
     SessionRef,
 )
@@ -43,27 +41,24 @@ from strandline.runtime.engine_host import (
     wrong_compact,
     wrong_ingested,
 )
-from strandline.runtime.events import CompactionReceipt, Listener, nobody
-from strandline.runtime.finishing import to_the_end
-from strandline.runtime.lent import SessionLlm, cache_facts
-from strandline.runtime.path_news import added_since, grew, is_of_heartbeat, prompt, stretches
-from strandline.runtime.rewriting import rewrite
+from strandline.runtime.events import CompactionReceipt, Listener
+from strandline.runtime.lanes import Lane
+from strandline.runtime.lent import Delegated, Lender
+from strandline.runtime.path_news import (
+    PathTokens,
+    added_since,
+    grew,
+    is_of_heartbeat,
+    prompt,
+    stretches,
+)
+from strandline.runtime.rotation import CannotFollow, Rotate, cannot_rotate
 from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import Usage
 from strandline.transcript.session import Session
 
-Lane = Callable[[], AbstractAsyncContextManager[None]]
-
 MOST_TELLINGS = 3
 """So often in a row an engine that rewrites what it is told is told what became of it."""
-
-
-class CannotFollow(Exception):
-    """A transcript that an engine moved a conversation to is none that it can go on in."""
-
-
-async def _cannot_rotate(_: CompactionOutcome) -> None:
-    raise CannotFollow("that can only be done in a conversation")
 
 
 @dataclass
@@ -71,8 +66,7 @@ class EngineSession:
     """The engine of `agent` on `session`, under `key`.
 
     `agent` is replaced where the conversation's is. `reason` says why the session is new to the
-    engine. `spent` hears what the engine's own questions used. `rotate` makes another
-    transcript the session's and may raise `CannotFollow`.
+    engine. `spent` hears what the engine's own questions used.
     """
 
     session: Session
@@ -81,8 +75,9 @@ class EngineSession:
     key: str = ""
     reason: BootstrapReason = "opened"
     spent: Callable[[Usage], None] = lambda _: None
-    rotate: Callable[[CompactionOutcome], Awaitable[None]] = _cannot_rotate
+    rotate: Rotate = cannot_rotate
     _told: Sequence[PathMessage] | None = None
+    _counted: PathTokens = field(default_factory=PathTokens)
 
     @property
     def host(self) -> EngineHost:
@@ -181,6 +176,7 @@ class EngineSession:
             budget.view_limit,
             lent,
             available_tools=tuple(self.agent.toolbox.names),
+            citations_mode=self.agent.citations_mode,
             model=model,
             prompt=prompt(items),
         )
@@ -242,8 +238,8 @@ class EngineSession:
         """
         await self.catch_up(budget, lane)
         items = await asyncio.to_thread(self._path)
-        built_in = _BuiltIn(listener)
-        lent = await asyncio.to_thread(self._lent, budget, items, lane, built_in)
+        delegated = Delegated(listener)
+        lent = await asyncio.to_thread(self._lent, budget, items, lane, delegated)
         request = Compact(
             self.ref,
             budget.limit,
@@ -258,18 +254,18 @@ class EngineSession:
             "compact", self.key, lambda engine: engine.compact(request), wrong_compact
         )
         if not (answer.ok and answer.compacted):
-            raise await self._declined(answer, built_in)
-        if built_in.receipt is not None:
-            return built_in.receipt
+            raise await self._declined(answer, delegated)
+        if delegated.receipt is not None:
+            return delegated.receipt
         receipt = await self._take(answer.result, budget, trigger, listener, lane)
         if receipt is None and self._told is not None:
             await self.maintain("compaction", budget, lane)
         return receipt
 
-    async def _declined(self, answer: CompactResult, built_in: _BuiltIn) -> CompactionRefused:
+    async def _declined(self, answer: CompactResult, delegated: Delegated) -> CompactionRefused:
         """The error for a compaction that an engine did not make."""
-        if built_in.refusal is not None:
-            return built_in.refusal
+        if delegated.refusal is not None:
+            return delegated.refusal
         if not self.host.owns_compaction:
             await self.host.declined(self.key)
         said = answer.reason[:300] or "it gave no reason"
@@ -314,56 +310,11 @@ class EngineSession:
         budget: Budget,
         items: Sequence[PathMessage],
         lane: Lane = nullcontext,
-        built_in: _BuiltIn | None = None,
+        delegated: Delegated | None = None,
     ) -> RuntimeContext:
-        tokens, built_in = self.agent.tokens, built_in or _BuiltIn()
-
-        async def rewriting(rewrites: Sequence[Rewrite]) -> Rewritten:
-            async with lane():
-                return await to_the_end(asyncio.to_thread(rewrite, self.session, rewrites))
-
-        async def compacting(request: Compact) -> CompactResult:
-            return await self._delegated(request, budget, lane, built_in)
-
-        return RuntimeContext(
-            token_budget=budget.view_limit,
-            current_token_count=sum(tokens.of(i.entry_id, i.message) for i in items),
-            prompt_cache=cache_facts(self.agent, items),
-            llm=SessionLlm(self.agent, self.spent),
-            count_tokens=tokens.count,
-            rewrite_transcript_entries=rewriting,
-            delegate_compaction=compacting,
-        )
-
-    async def _delegated(
-        self, request: Compact, budget: Budget, lane: Lane, built_in: _BuiltIn
-    ) -> CompactResult:
-        listener = built_in.listener
-        try:
-            async with lane():
-                pending = await self.compactor.begin(
-                    budget, request.trigger, listener, request.custom_instructions
-                )
-            receipt = await self.compactor.finish(pending, listener, lane)
-        except CompactionRefused as refusal:
-            built_in.refusal = refusal
-            return CompactResult(ok=True, compacted=False, reason=str(refusal))
-        built_in.receipt = receipt
-        outcome = CompactionOutcome(
-            tokens_before=receipt.tokens_before,
-            tokens_after=receipt.tokens_after,
-            entry_id=receipt.entry_id,
-        )
-        return CompactResult(ok=True, compacted=True, result=outcome)
-
-
-@dataclass
-class _BuiltIn:
-    """What came of the built-in compaction, where an engine delegated to it."""
-
-    listener: Listener = nobody
-    receipt: CompactionReceipt | None = None
-    refusal: CompactionRefused | None = None
+        own = (self.session, self.agent, self.compactor, self.spent)
+        lender = Lender(*own, lane, self._counted)
+        return lender.lend(budget, items, delegated or Delegated())
 
 
 def _ingesting(one: Ingest) -> Callable[[ContextEngine], Awaitable[Ingested]]:

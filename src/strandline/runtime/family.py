@@ -18,7 +18,7 @@ from strandline.runtime.agent import Agent
 from strandline.runtime.child_sessions import ChildSessions
 from strandline.runtime.events import Listener
 from strandline.runtime.silence import Occasion
-from strandline.runtime.turn import TurnResult
+from strandline.runtime.turn_result import TurnResult
 from strandline.sessions.keys import SessionKey
 from strandline.transcript.messages import Message
 from strandline.transcript.session import Session
@@ -102,7 +102,8 @@ class Household:
 
     `sessions`: where the sessions of its sub-agents are. `agent`: the agent, with a model other
     than its own where one is named; raises `ConfigError` for one that cannot be used. `open`:
-    the conversation of a key whose session was begun; closing it closes the agent it is given.
+    the conversation of a key whose session was begun just now, which is `new` to the engine;
+    closing it closes the agent it is given.
     """
 
     sessions: Callable[[str], ChildSessions]

@@ -19,9 +19,16 @@ from strandline.context.shorten import shorten_larger
 from strandline.context.view import View
 from strandline.errors import EngineError, ModelError, StrandlineError
 from strandline.runtime.agent import Agent, Backend
-from strandline.runtime.assembling import Assembled, Assembling
-from strandline.runtime.compacting import Compactor, Lane
-from strandline.runtime.events import CompactionReceipt, CompactionTrigger, Listener, Notice
+from strandline.runtime.assembling import Assembled
+from strandline.runtime.events import (
+    CompactionReceipt,
+    CompactionTrigger,
+    Listener,
+    Notice,
+    nobody,
+)
+from strandline.runtime.lanes import Lane
+from strandline.runtime.turn_memory import TurnMemory
 
 MOST_OVERFLOWS = 4
 """A provider that refuses this often for its size will not be asked again in this turn."""
@@ -40,10 +47,9 @@ class Fitting:
     takes the session's lane for what an engine does; by default the caller holds it.
     """
 
-    assembling: Assembling
+    memory: TurnMemory
     backend: Backend
-    compactor: Compactor
-    listener: Listener
+    listener: Listener = nobody
     before_compaction: BeforeCompaction | None = None
     lane: Lane = nullcontext
     scale: float = 1.0
@@ -52,10 +58,15 @@ class Fitting:
     results_are_capped: bool = False
     compactions: list[CompactionReceipt] = field(default_factory=list)
 
+    @classmethod
+    def of_first(cls, memory: TurnMemory, lane: Lane = nullcontext) -> Fitting:
+        """For the model that is asked first, outside of a turn."""
+        return cls(memory, memory.agent.backends[0], lane=lane)
+
     @property
     def agent(self) -> Agent:
         """Who answers."""
-        return self.assembling.agent
+        return self.memory.agent
 
     @property
     def budget(self) -> Budget:
@@ -64,21 +75,32 @@ class Fitting:
             self.backend.info,
             scale=self.scale,
             window=self.window,
-            addition_tokens=self.assembling.addition_tokens,
+            addition_tokens=self.memory.assembling.addition_tokens,
         )
 
     @property
     def fixed_tokens(self) -> int:
         """What a request takes before its first message, ours."""
-        return self.agent.fixed_tokens(self.backend.info) + self.assembling.addition_tokens
+        addition_tokens = self.memory.assembling.addition_tokens
+        return self.agent.fixed_tokens(self.backend.info) + addition_tokens
 
     async def calibrate(self) -> None:
         """Take the scale from the newest usage on the path."""
-        self.scale = await asyncio.to_thread(self.assembling.scale, self.backend.info)
+        self.scale = await asyncio.to_thread(self.memory.assembling.scale, self.backend.info)
 
     async def look(self) -> Assembled:
         """The context of the leaf before anything makes room. Raises `EngineError`."""
-        return await self.assembling.look(self.budget, self.backend.info, self.listener, self.lane)
+        look = self.memory.assembling.look
+        return await look(self.budget, self.backend.info, self.listener, self.lane)
+
+    async def size(self) -> tuple[int, int]:
+        """What the context takes now, in the provider's tokens, and the window it has.
+
+        Raises `EngineError`.
+        """
+        await self.calibrate()
+        looked, budget = await self.look(), self.budget
+        return budget.provider_tokens(looked.view.tokens), budget.window
 
     async def to_send(self) -> Assembled:
         """A context within the budget: compacted where that helps, then cut down.
@@ -105,7 +127,7 @@ class Fitting:
 
     def _need_not_wait(self, view: View) -> bool:
         refused = self.overflows or self.results_are_capped
-        meanwhile = self.compactor.is_summarising and self.budget.fits_meanwhile(view.tokens)
+        meanwhile = self.memory.compactor.is_summarising and self.budget.fits_meanwhile(view.tokens)
         return meanwhile and not refused
 
     async def after_overflow(self, error: ModelError, view: View) -> bool:
@@ -135,7 +157,7 @@ class Fitting:
         try:
             if self.before_compaction is not None:
                 await self.before_compaction()
-            compact = self.assembling.engine.compact
+            compact = self.memory.engine.compact
             receipt = await compact(self.budget, "overflow", self.listener)
         except EngineError:
             raise
@@ -176,12 +198,12 @@ class Fitting:
         try:
             if self.before_compaction is not None:
                 await self.before_compaction()
-            pending = await self.compactor.begin(self.budget, trigger, self.listener)
+            pending = await self.memory.compactor.begin(self.budget, trigger, self.listener)
         except StrandlineError as error:
             self.listener(Notice(f"not compacted ({trigger}): {error}"))
             return False
         try:
-            receipt = await self.compactor.finish(pending, self.listener)
+            receipt = await self.memory.compactor.finish(pending, self.listener)
         except StrandlineError:
             return False  # its listeners were told
         self.compactions.append(receipt)

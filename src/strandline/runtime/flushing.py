@@ -26,7 +26,6 @@ from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import Fitting
 from strandline.runtime.model import Failed, Finished, ModelRequest
 from strandline.runtime.spending import usage_sum
-from strandline.runtime.thoughts import Thoughts
 from strandline.runtime.tool_loop import calls_in
 from strandline.runtime.tools import Toolbox, ToolCall
 from strandline.transcript.messages import JsonObject, Message, Usage
@@ -66,15 +65,12 @@ def looked_back_on(view: View) -> View:
 class Flush:
     """One flush of one session, whose context `fitting` looks at: it begins as a turn's does.
 
-    `thoughts` knows which its model takes back no more. `usage` is what it used so far. It
-    counts as `done` as soon as the model has answered, whatever fails later: what is left of
-    it is not worth a second one.
+    `usage` is what it used so far. It counts as `done` as soon as the model has answered,
+    whatever fails later: what is left of it is not worth a second one.
     """
 
     fitting: Fitting
     listener: Listener
-    session_key: str
-    thoughts: Thoughts = field(default_factory=Thoughts)
     said: list[Message] = field(default_factory=list)
     notes: int = 0
     usage: Usage | None = None
@@ -109,7 +105,7 @@ class Flush:
 
     @property
     def _session(self) -> Session:
-        return self.fitting.assembling.session
+        return self.fitting.memory.session
 
     def _missed(self, why: str) -> None:
         self.listener(Notice(f"the memory was not flushed{' to the end' * self.done}: {why}"))
@@ -155,7 +151,8 @@ class Flush:
         agent = self.agent
         parts = [self.addition, agent.system_prompt, agent.flush.system_prompt]
         system = "\n\n".join(filter(None, parts))
-        said = (self.thoughts.shown(agent.info, each.message) for each in view.messages)
+        shown = self.fitting.memory.thoughts.shown
+        said = (shown(agent.info, each.message) for each in view.messages)
         messages = [*said, *self.said]
         room = self.budget.answer_tokens(self.budget.limit, agent.info.max_output_tokens)
         request = ModelRequest(
@@ -186,7 +183,7 @@ class Flush:
             str(block["name"]),
             block["arguments"],
             self.agent.id,
-            self.session_key,
+            self.fitting.memory.engine.key,
             self.agent.clock.now_ms(),
         )
         result = await tools.answer(call)

@@ -6,6 +6,7 @@ its own it is one entry all the same. Source: cases/faults, A14.
 
 from __future__ import annotations
 
+from strandline.context.dialogue import UNFINISHED
 from strandline.runtime.announcing import waits_for_answer
 from strandline.transcript.entries import MessageEntry
 from strandline.transcript.session import Session
@@ -66,7 +67,7 @@ def is_answered(session: Session) -> bool:
         match item.message.get("role"):
             case "assistant":
                 # A failed answer is none, and one that calls tools is not finished.
-                return item.message.get("stopReason") not in {"error", "aborted", "toolUse"}
+                return item.message.get("stopReason") not in UNFINISHED
             case "user" | "toolResult":
                 return False
             case "custom" if waits_for_answer(item.message):

@@ -24,12 +24,13 @@ class KeptPrompt:
     """What a session told a model last, which is ``provider/model``.
 
     `settings` stands for what an operator set that the prompt is made of: it holds no longer
-    than they do.
+    than they do. `tools` are those that went with it.
     """
 
     model: str
     text: str
     settings: str = ""
+    tools: tuple[JsonObject, ...] = ()
 
 
 class KeptPrompts(Protocol):
@@ -70,7 +71,11 @@ class RecordedPrompts:
         for record in self._records.read(session_id):
             text, settings = record.get("text"), record.get("settings")
             if record.get("model") == model and isinstance(text, str):
-                return KeptPrompt(model, text, settings if isinstance(settings, str) else "")
+                told = settings if isinstance(settings, str) else ""
+                tools = record.get("tools")
+                return KeptPrompt(
+                    model, text, told, tuple(tools) if isinstance(tools, list) else ()
+                )
         return None
 
     def keep(self, session_id: str, prompt: KeptPrompt) -> None:
@@ -85,7 +90,7 @@ def last_call_ms(items: Sequence[PathMessage], models: Collection[str]) -> float
     """When the session called one of the `models` last (Unix ms), None where it never did."""
     for item in reversed(items):
         message = item.message
-        if not isinstance(message, dict) or message.get("role") != "assistant":
+        if message.get("role") != "assistant":
             continue
         if f"{message.get('provider')}/{message.get('model')}" in models:
             said_ms = message.get("timestamp")

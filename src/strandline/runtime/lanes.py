@@ -8,12 +8,15 @@ Source: spec 1, Durability, writers, speed; spec 4, A turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
 from strandline.errors import SessionBusy
 from strandline.runtime.finishing import to_the_end
 from strandline.transcript.session import Session
+
+Lane = Callable[[], AbstractAsyncContextManager[None]]
+"""Takes the lane of a session; `nullcontext` where the caller holds it already."""
 
 DEFAULT_TIMEOUT_MS = 60_000
 POLL_S = 0.02

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from strandline.context.tokens import MessageTokens
 from strandline.runtime.answers import text_of
 from strandline.runtime.inbound import is_heartbeat
 from strandline.transcript.context import PathMessage
@@ -24,11 +25,28 @@ def grew(told: Sequence[PathMessage], items: Sequence[PathMessage]) -> bool:
     return all(one.entry_id == other.entry_id for one, other in zip(told, items, strict=False))
 
 
+class PathTokens:
+    """What all messages of a path take, ours; where the path grew, one more costs one."""
+
+    def __init__(self) -> None:
+        self._items: Sequence[PathMessage] = ()
+        self._total = 0
+
+    def of(self, items: Sequence[PathMessage], tokens: MessageTokens) -> int:
+        """The tokens of all messages of `items`."""
+        if not grew(self._items, items):
+            self._items, self._total = (), 0
+        for item in items[len(self._items) :]:
+            self._total += tokens.of(item.entry_id, item.message)
+        self._items = items
+        return self._total
+
+
 def is_of_heartbeat(items: Sequence[PathMessage], place: int) -> bool:
     """Whether the message at `place` belongs to a heartbeat: asked by it, or part of its answer."""
     for before in range(place, -1, -1):
         message = items[before].message
-        if isinstance(message, dict) and message.get("role") == "user":
+        if message.get("role") == "user":
             return is_heartbeat(message)
     return False
 
@@ -39,7 +57,7 @@ def stretches(
     """Messages in order, those of heartbeats apart from the others; `beat` is what went before."""
     marked: list[tuple[bool, PathMessage]] = []
     for item in new:
-        if isinstance(item.message, dict) and item.message.get("role") == "user":
+        if item.message.get("role") == "user":
             beat = is_heartbeat(item.message)
         marked.append((beat, item))
     for is_beat, stretch in groupby(marked, key=lambda each: each[0]):
@@ -56,12 +74,6 @@ def added_since(items: Sequence[PathMessage], newest_before: str | None) -> list
     return [item for item in reversed(added) if item.message.get("role") != "compactionSummary"]
 
 
-def newest_message(session: Session) -> str | None:
-    """The entry of the newest message of a session; None where nothing was said."""
-    items = session.build_context().items
-    return items[-1].entry_id if items else None
-
-
 def newest_before_request(session: Session) -> str | None:
     """The entry of the message before the newest that is a user's."""
     items = session.build_context().items
@@ -71,9 +83,12 @@ def newest_before_request(session: Session) -> str | None:
     return None
 
 
+def newest(items: Sequence[PathMessage], role: str) -> PathMessage | None:
+    """The newest message of a role."""
+    return next((item for item in reversed(items) if item.message.get("role") == role), None)
+
+
 def prompt(items: Sequence[PathMessage]) -> str | None:
     """The text of the newest message of a user."""
-    for item in reversed(items):
-        if item.message.get("role") == "user":
-            return text_of(item.message)
-    return None
+    asked = newest(items, "user")
+    return None if asked is None else text_of(asked.message)

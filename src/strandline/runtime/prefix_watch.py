@@ -18,7 +18,7 @@ from strandline.context.turns import is_summary, is_summary_of_any_kind
 from strandline.context.view import View, ViewMessage
 from strandline.runtime.events import CacheUsed, PrefixChange
 from strandline.runtime.model import ModelRequest
-from strandline.transcript.messages import Message, Usage
+from strandline.transcript.messages import JsonObject, Message, Usage
 
 SMALLEST_EXPECTED = 1024
 """Below this no provider caches anything."""
@@ -40,8 +40,13 @@ class PrefixWatch:
     def __init__(self) -> None:
         self.used: CacheUsed | None = None
         self._before: _Sent | None = None
+        self._elsewhere: tuple[str, Sequence[JsonObject]] | None = None
         self._now: _Sent | None = None
         self._change: PrefixChange | None = None
+
+    def resumed(self, system_prompt: str, tools: Sequence[JsonObject]) -> None:
+        """Another process sent these last: the beginning of what comes is compared with that."""
+        self._elsewhere = (system_prompt, tools)
 
     def sends(self, request: ModelRequest, view: View, addition: str = "") -> PrefixChange | None:
         """Compare a request with the last answered one; None where it begins with its bytes.
@@ -49,6 +54,9 @@ class PrefixWatch:
         `addition` is what an engine put before the system prompt.
         """
         before, self._now = self._before, _Sent(request, view.messages, addition)
+        if before is None and self._elsewhere is not None:
+            prompt, tools = self._elsewhere
+            before = _Sent(ModelRequest(request.model, prompt, [], 0, tools), (), "")
         self._change = None if before is None else _first_change(before, self._now, view)
         return self._change
 
@@ -133,30 +141,29 @@ def _first_change(before: _Sent, sent: _Sent, view: View) -> PrefixChange | None
     if old.model.ref != request.model.ref:
         why = f"{request.model.ref} answers instead of {old.model.ref}"
         return PrefixChange("model", 0, None, why, whole)
-    other = "the system prompt changed"
-    if before.addition != sent.addition:
-        other = "what the engine puts before the system prompt changed"
-    at = 0
-    for part, was, now, why in (
-        ("tools", list(old.tools), list(request.tools), "the tools changed"),
-        ("system prompt", old.system_prompt, request.system_prompt, other),
-    ):
-        if was != now:
-            return PrefixChange(part, at + _common(_bytes(was), _bytes(now)), None, why, whole)
-        at += len(_bytes(now))
+    old_tools, tools = list(old.tools), list(request.tools)
+    if old_tools != tools:
+        byte = _common(_bytes(old_tools), _bytes(tools))
+        return PrefixChange("tools", byte, None, "the tools changed", whole)
+    prompt = request.system_prompt
+    if old.system_prompt != prompt:
+        byte = len(_bytes(tools)) + _common(_bytes(old.system_prompt), _bytes(prompt))
+        why = "the system prompt changed"
+        if before.addition != sent.addition:
+            why = "what the engine puts before the system prompt changed"
+        return PrefixChange("system prompt", byte, None, why, whole)
     place = _common_messages(old.messages, request.messages)
     if place == len(old.messages):
         return None
-    at += sum(len(_bytes(message)) for message in request.messages[:place])
-    return _message_change(before, request, view, place, at)
+    return _message_change(before, request, view, place)
 
 
-def _message_change(
-    before: _Sent, request: ModelRequest, view: View, place: int, at: int
-) -> PrefixChange:
+def _message_change(before: _Sent, request: ModelRequest, view: View, place: int) -> PrefixChange:
     was = before.said[place]
     new = _bytes(request.messages[place]) if place < len(request.messages) else b""
-    byte = at + _common(_bytes(before.request.messages[place]), new)
+    same = [list(request.tools), request.system_prompt, *request.messages[:place]]
+    byte = sum(len(_bytes(each)) for each in same)
+    byte += _common(_bytes(before.request.messages[place]), new)
     lost = sum(said.tokens for said in view.messages[place:])
     return PrefixChange("message", byte, was.entry_id, _reason(was, view, place), lost)
 

@@ -8,18 +8,21 @@ Source: spec 2, Session keys; When a key gets a new session id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Protocol
 
 from strandline.clock import Clock, IdSource, iso_from_ms
 from strandline.context.engine import CompactionOutcome
 from strandline.errors import SessionNotFound, StrandlineError, TranscriptNotFound
-from strandline.runtime.engine_session import CannotFollow
 from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.model import ModelInfo
-from strandline.runtime.turn import TurnResult
+from strandline.runtime.path_news import newest
+from strandline.runtime.rotation import CannotFollow
+from strandline.runtime.row_notes import after_compactions, after_turn, with_size, with_usage
+from strandline.runtime.turn_result import TurnResult
 from strandline.sessions.keys import SessionKey, explicit_key, file_stem_for, tui_key
 from strandline.sessions.rows import SessionRow, new_row, row_of, transcript_name
 from strandline.sessions.store import RowStore
@@ -42,7 +45,7 @@ class ArchivingStore(TranscriptStore, Protocol):
 class OpenSession:
     """A conversation that is open: its address, its row and its transcript.
 
-    `began` says that the transcript was begun just now.
+    `began` says that nothing was said in it yet.
     """
 
     key: str
@@ -120,10 +123,11 @@ class SessionRegistry:
         row = self._rows.patch(key, lambda row: row or self._fresh_row(parsed))
         name = transcript_name(row)
         try:
-            log, began = self._transcripts.open(name), False
+            log = self._transcripts.open(name)
         except TranscriptNotFound:
-            log, began = self._begin(name, row.session_id), True
-        return OpenSession(key, row, self._session(log), began)
+            log = self._begin(name, row.session_id)
+        session = self._session(log)
+        return OpenSession(key, row, session, began=session.leaf_id is None)
 
     def _fresh_row(self, key: SessionKey) -> SessionRow:
         session_id = key.id if key.kind == "explicit" else self._ids.session_id()
@@ -155,11 +159,13 @@ class SessionRegistry:
             self._transcripts.archive(transcript_name(old), f".reset.{stamp}")
         return self.open(key)
 
-    def follow(self, at: OpenSession, outcome: CompactionOutcome) -> OpenSession:
-        """Let a key write to the successor that an engine's compaction made of its transcript.
+    # -- rotating --------------------------------------------------------------------------
 
-        The old transcript stays as it is. Raises `CannotFollow` where the successor is not a
-        transcript beside it, is not of that id, or does not hold what was said last.
+    def successor(self, at: OpenSession, outcome: CompactionOutcome) -> OpenSession:
+        """What an engine's compaction made of a transcript; the key does not write to it yet.
+
+        Raises `CannotFollow` where it is not a transcript beside it, is not of that id, or does
+        not hold what was said last.
         """
         session_id = outcome.session_id or ""
         name = PurePath(outcome.session_file or f"{file_stem_for(session_id)}.jsonl").name
@@ -167,41 +173,38 @@ class SessionRegistry:
             session = self._session(self._transcripts.open(name))
         except StrandlineError as error:
             raise CannotFollow(f"{name} cannot be opened: {error.what}") from error
-        newest = _newest_request(at.session)
-        if session.session_id != session_id:
-            session.close()
-            raise CannotFollow(f"{name} is not of the session {session_id}")
-        if newest is not None and _newest_request(session) != newest:
-            session.close()
-            raise CannotFollow(f"{name} does not hold what was said last")
-        moved = {"sessionId": session_id, "sessionFile": name}
-        row = self._rows.patch(at.key, lambda row: row_of({**(row or at.row).raw, **moved}))
+        with ExitStack() as unless_it_is_one:
+            unless_it_is_one.callback(session.close)
+            _require_successor(session, at.session, session_id, name)
+            unless_it_is_one.pop_all()
+        row = _moved(at.row, session_id, name)
         return OpenSession(at.key, row, session, began=False)
+
+    def go_on_in(self, successor: OpenSession) -> OpenSession:
+        """Let the key of a successor write to it; the old transcript stays as it is."""
+        there = successor.row
+        session_id, name = there.session_id, transcript_name(there)
+        row = self._rows.patch(successor.key, lambda row: _moved(row or there, session_id, name))
+        return replace(successor, row=row)
 
     # -- noting ----------------------------------------------------------------------------
 
-    def note_turn(
-        self, at: OpenSession, result: TurnResult, usages: Sequence[Usage] | None = None
-    ) -> None:
-        """Note in the row what a turn used. The counters are statistics, never limits.
-
-        `usages` are those of all calls, by default those of the answers.
-        """
+    def note_turn(self, at: OpenSession, result: TurnResult, usages: Sequence[Usage]) -> None:
+        """Note in the row what a turn did; `usages` are those of all its calls."""
         now_ms = self._clock.now_ms()
-        used = usages_of(result.answers) if usages is None else usages
-        self._note(at, lambda row: _after_turn(row, result, used, now_ms))
+        self._note(at, lambda row: after_turn(row, result, usages, now_ms))
 
     def note_interruption(
         self,
         at: OpenSession,
-        usages: Sequence[Usage] = (),
-        compactions: Sequence[CompactionReceipt] = (),
+        usages: Sequence[Usage],
+        compactions: Sequence[CompactionReceipt],
     ) -> None:
         """Note that the last run ended before its answer, and what it used and compacted."""
         now_ms = self._clock.now_ms()
         self._note(
             at,
-            lambda row: with_usage(_after_compactions(row, compactions), usages).with_changes(
+            lambda row: with_usage(after_compactions(row, compactions), usages).with_changes(
                 aborted_last_run=True, updated_at=now_ms
             ),
         )
@@ -212,12 +215,12 @@ class SessionRegistry:
         """Note a compaction that was made beside the turns."""
         self._note(
             at,
-            lambda row: _with_size(_after_compactions(row, [receipt]), context_tokens),
+            lambda row: with_size(after_compactions(row, [receipt]), context_tokens),
         )
 
     def note_size(self, at: OpenSession, context_tokens: int) -> None:
         """Note what the context takes, after the conversation went elsewhere."""
-        self._note(at, lambda row: _with_size(row, context_tokens))
+        self._note(at, lambda row: with_size(row, context_tokens))
 
     def note_usage(self, at: OpenSession, usage: Usage | None) -> None:
         """Note what a call beside the turns used."""
@@ -275,56 +278,19 @@ class SessionRegistry:
         self._rows.patch(at.key, changed)
 
 
+def _require_successor(session: Session, of: Session, session_id: str, name: str) -> None:
+    if session.session_id != session_id:
+        raise CannotFollow(f"{name} is not of the session {session_id}")
+    asked = _newest_request(of)
+    if asked is not None and _newest_request(session) != asked:
+        raise CannotFollow(f"{name} does not hold what was said last")
+
+
 def _newest_request(session: Session) -> Message | None:
-    items = session.build_context().items
-    return next((i.message for i in reversed(items) if i.message.get("role") == "user"), None)
+    found = newest(session.build_context().items, "user")
+    return found and found.message
 
 
-def _after_turn(
-    row: SessionRow, result: TurnResult, usages: Sequence[Usage], now_ms: int
-) -> SessionRow:
-    info = result.info
-    answered = {"modelProvider": info.provider, "model": info.id}  # as OpenClaw notes it
-    row = with_usage(row_of({**row.raw, **answered}), usages)
-    row = _with_size(_after_compactions(row, result.compactions), result.context_tokens)
-    return row.with_changes(
-        updated_at=now_ms,
-        last_interaction_at=now_ms,
-        context_tokens=info.context_window,
-        compaction_count=row.compaction_count or 0,
-        aborted_last_run=False,
-    )
-
-
-def _with_size(row: SessionRow, context_tokens: int) -> SessionRow:
-    return row.with_changes(total_tokens=context_tokens, total_tokens_fresh=True)
-
-
-def _after_compactions(row: SessionRow, receipts: Iterable[CompactionReceipt]) -> SessionRow:
-    for receipt in receipts:
-        row = with_usage(row, [receipt.usage] if receipt.usage else [])
-        if receipt.trigger == "manual":
-            # A new cycle, which the counter of automatic compactions does not see.
-            row = row.with_changes(memory_flush_compaction_count=None)
-        else:
-            row = row.with_changes(compaction_count=(row.compaction_count or 0) + 1)
-    return row
-
-
-def usages_of(answers: Iterable[Message]) -> list[Usage]:
-    """What answers used, as their providers counted it."""
-    return [answer["usage"] for answer in answers if isinstance(answer.get("usage"), dict)]
-
-
-def with_usage(row: SessionRow, usages: Iterable[Usage]) -> SessionRow:
-    """The row with its counters raised."""
-    for usage in usages:
-        cost = usage["cost"]["total"] if "cost" in usage else 0.0
-        row = row.with_changes(
-            input_tokens=(row.input_tokens or 0) + usage.get("input", 0),
-            output_tokens=(row.output_tokens or 0) + usage.get("output", 0),
-            cache_read=(row.cache_read or 0) + usage.get("cacheRead", 0),
-            cache_write=(row.cache_write or 0) + usage.get("cacheWrite", 0),
-            estimated_cost_usd=(row.estimated_cost_usd or 0.0) + cost,
-        )
-    return row
+def _moved(row: SessionRow, session_id: str, name: str) -> SessionRow:
+    """The row of a conversation that goes on in another transcript."""
+    return row_of({**row.raw, "sessionId": session_id, "sessionFile": name})

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from strandline.context.engine import BootstrapReason, CompactionOutcome
 from strandline.runtime.agent import Agent
 from strandline.runtime.events import CompactionReceipt
+from strandline.runtime.finishing import to_the_end
 from strandline.runtime.lanes import lane
 from strandline.runtime.registry import OpenSession, SessionRegistry
 from strandline.runtime.standing import Standing, stand_on
@@ -25,7 +26,10 @@ MOST_RECEIPTS = 100
 
 
 class Seat:
-    """A key and what it stands on. `leaving` is awaited before the session becomes another."""
+    """A key and what it stands on. `leaving` is awaited before the session becomes another.
+
+    `reason`: why it is new to the context engine.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Seat:
         holder: str,
         lock_timeout_ms: int,
         leaving: Callable[[], Awaitable[None]],
+        reason: BootstrapReason = "opened",
     ) -> None:
         self._registry = registry
         self._holder = holder
@@ -43,9 +48,9 @@ class Seat:
         self._leaving = leaving
         self._line = WaitingLine(holder, lock_timeout_ms)
         self._receipts: deque[CompactionReceipt] = deque(maxlen=MOST_RECEIPTS)
-        self._rotated: AsyncExitStack | None = None
-        self._rotated_from: list[Session] = []
-        self.standing: Standing = self._standing_on(registry.open(key), agent, "opened")
+        self._locks = AsyncExitStack()  # of the lane that is held
+        self._left: list[Session] = []
+        self.standing: Standing = self._standing_on(registry.open(key), agent, reason)
 
     def stand_on(self, there: OpenSession, agent: Agent, reason: BootstrapReason) -> None:
         """Stand on another session, or with another agent."""
@@ -66,9 +71,10 @@ class Seat:
         """Go on with another session."""
         standing = self.standing
         try:
-            await self._leaving()
-            await standing.upkeep.stop()
-            await standing.noted()
+            try:
+                await self._leaving()
+            finally:
+                await standing.stop()
         finally:
             standing.session.close()
             self.stand_on(there, standing.agent, reason)
@@ -90,16 +96,18 @@ class Seat:
             if session is None:
                 await self._follow()
             held = session or self.standing.session
-            async with AsyncExitStack() as rotated:
-                taken = lane(held, holder=self._holder, timeout_ms=self._lock_timeout_ms)
-                await rotated.enter_async_context(taken)
-                self._rotated = rotated
-                try:
+            try:
+                async with AsyncExitStack() as self._locks:
+                    await self._lock(held)
                     yield
-                finally:
-                    self._rotated = None
-            while self._rotated_from:  # their locks are given back by now
-                self._rotated_from.pop().close()
+            finally:
+                while self._left:  # their locks are given back by now
+                    self._left.pop().close()
+
+    async def _lock(self, session: Session) -> None:
+        """Hold a session for as long as the lane is held."""
+        taken = lane(session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
+        await self._locks.enter_async_context(taken)
 
     async def _follow(self) -> None:
         at = self.standing.at
@@ -110,12 +118,15 @@ class Seat:
     async def _rotate(self, outcome: CompactionOutcome) -> None:
         """Follow the transcript to the successor that an engine made of it, in this very turn.
 
-        Raises `CannotFollow` where it is none to go on in; the old one goes on then.
+        The lane is held. Raises what a `Rotate` raises; the old one goes on then.
         """
-        standing, old = self.standing, self.standing.session
-        successor = await asyncio.to_thread(self._registry.follow, standing.at, outcome)
-        if self._rotated is not None:
-            held = lane(successor.session, holder=self._holder, timeout_ms=self._lock_timeout_ms)
-            await self._rotated.enter_async_context(held)
+        standing, registry = self.standing, self._registry
+        successor = await asyncio.to_thread(registry.successor, standing.at, outcome)
+        try:
+            await self._lock(successor.session)
+            successor = await to_the_end(asyncio.to_thread(registry.go_on_in, successor))
+        except BaseException:
+            self._left.append(successor.session)
+            raise
+        self._left.append(standing.session)
         standing.move_to(successor)
-        self._rotated_from.append(old)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from strandline.transcript.messages import Cost, Usage
+from collections.abc import Iterable
+
+from strandline.transcript.messages import Cost, Message, Usage
+
+
+def usages_of(answers: Iterable[Message]) -> list[Usage]:
+    """What answers used, as their providers counted it."""
+    return [answer["usage"] for answer in answers if isinstance(answer.get("usage"), dict)]
 
 
 def usage_sum(first: Usage | None, second: Usage | None) -> Usage | None:

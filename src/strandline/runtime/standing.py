@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 
-from strandline.context.engine import BootstrapReason, CompactionOutcome
+from strandline.context.budget import CompactionMode
+from strandline.context.engine import BootstrapReason
 from strandline.context.tokens import MessageTokens
 from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
@@ -22,23 +23,27 @@ from strandline.runtime.events import CompactionReceipt
 from strandline.runtime.inbound import Heard
 from strandline.runtime.kept_prompts import KeptPrompt, is_compacted, is_warm
 from strandline.runtime.registry import OpenSession, SessionRegistry
-from strandline.runtime.turn import TurnMemory
+from strandline.runtime.rotation import Rotate
+from strandline.runtime.turn_memory import TurnMemory
 from strandline.runtime.upkeep import Upkeep
 from strandline.sessions.keys import SessionKey
-from strandline.transcript.messages import Usage
+from strandline.sessions.rows import SessionRow
+from strandline.transcript.messages import THINKING_LEVELS, Usage
 from strandline.transcript.session import Session
+
+MODES: tuple[CompactionMode, ...] = ("auto", "off", "error")
 
 MOST_ENTRIES = 100
 """So many of the newest entries are looked through for a compaction that no call has followed."""
 
-Rotate = Callable[[CompactionOutcome], Awaitable[None]]
-
 
 @dataclass
 class Standing:
-    """A session that a conversation stands on, for `agent`, which has tokens of its own."""
+    """A session that a conversation stands on, for `agent`, which has tokens of its own.
 
-    at: OpenSession
+    The agent is as the conversation has it; that of `memory` has the session's mode and prompt.
+    """
+
     agent: Agent
     heard: Heard
     memory: TurnMemory
@@ -48,6 +53,11 @@ class Standing:
     _has_settled: bool = False
 
     @property
+    def at(self) -> OpenSession:
+        """The session, its key and its row."""
+        return self.upkeep.at
+
+    @property
     def session(self) -> Session:
         """The transcript."""
         return self.at.session
@@ -55,7 +65,12 @@ class Standing:
     @property
     def engine(self) -> EngineSession:
         """The context engine on the session."""
-        return self.memory.assembling.engine
+        return self.memory.engine
+
+    async def stop(self) -> None:
+        """Give up what is done beside the turns; what it used by now is noted."""
+        await self.upkeep.stop()
+        await self.noted()
 
     async def noted(self) -> None:
         """Wait until what was used beside the turns is noted in the row."""
@@ -65,46 +80,69 @@ class Standing:
     def move_to(self, successor: OpenSession) -> None:
         """Go on in another transcript of the same conversation."""
         self.agent.tokens.forget()  # it may have other messages under the same ids
-        self.at = self.upkeep.at = successor
+        self.upkeep.at = successor
         self.heard = Heard(successor.session)
         self.memory.move_to(successor.session)
 
-    def settle_prompt(self) -> None:
+    def prepare(self, row: SessionRow | None) -> str | None:
+        """Before a turn: note the model and the level of thinking that hold from here on.
+
+        Returns the entry of the newest message.
+        """
+        self.set_up(row)
+        info, context = self.agent.info, self.session.build_context()
+        if context.model != {"provider": info.provider, "modelId": info.id}:
+            self.session.append_model_change(info.provider, info.id)
+        if context.items:
+            return context.items[-1].entry_id
+        chosen = row.thinking_level if row else None
+        usual = self.agent.thinking if info.reasoning else None
+        level = next((each for each in THINKING_LEVELS if each == chosen), usual)
+        if level is not None and level != context.thinking_level:
+            self.session.append_thinking_level_change(level)
+        return None
+
+    def set_up(self, row: SessionRow | None) -> None:
+        """Let the agent be as its row, its kept prompt and the newest compaction want it."""
+        self._settle_prompt()
+        self.upkeep.set_up(compaction_mode_of(row, self.agent))
+
+    def _settle_prompt(self) -> None:
         """Go on with the system prompt that the provider's cache knows, while it does.
 
         A prompt that a session was given is kept until the cache is lost anyway, beyond this
         process too: one that another has kept is looked for once, before the first turn. After
         a compaction a prompt is made anew, but not once more where a turn has done so already.
         """
-        upkeep = self.upkeep
-        # A turn that compacts goes on with a prompt of its own making.
-        prompt = self.memory.assembling.agent.system_prompt
-        if prompt != upkeep.agent.system_prompt:
-            upkeep.agent = replace(upkeep.agent, system_prompt=prompt)
-        if upkeep.compacted and upkeep.agent.engine.is_legacy:
+        upkeep, agent, prompts = self.upkeep, self.memory.agent, self.agent.prompts
+        if upkeep.compacted and agent.engine.is_legacy:
             upkeep.compacted = self._is_compacted()
-        prompts, agent = self.agent.prompts, upkeep.agent
         if self._has_settled or prompts is None:
             return
         self._has_settled = True
         with suppress(StrandlineError):  # without it the prompt is the one of now
             kept = prompts.read(self.at.row.session_id, agent.info.ref)
-            holds = kept is not None and kept.settings == agent.prompt_settings
-            if kept is not None and holds and self._is_warm() and not self._is_compacted():
-                upkeep.agent = replace(agent, system_prompt=kept.text)
+            if kept is None or not self._is_warm():
+                return
+            if agent.engine.is_legacy:  # another may have put something before it
+                self.memory.watch.resumed(kept.text, kept.tools)
+            if kept.settings == agent.prompt_settings and not self._is_compacted():
+                self.memory.set_up(replace(agent, system_prompt=kept.text))
                 self._kept = kept
 
     def keep_prompt(self) -> None:
         """Keep the system prompt of now for whoever resumes the session."""
-        prompts, agent = self.agent.prompts, self.memory.assembling.agent
-        now = KeptPrompt(agent.info.ref, agent.system_prompt, agent.prompt_settings)
+        prompts, agent = self.agent.prompts, self.memory.agent
+        now = KeptPrompt(
+            agent.info.ref, agent.system_prompt, agent.prompt_settings, (*agent.described_tools,)
+        )
         if prompts is not None and now != self._kept:
             with suppress(StrandlineError):  # a cache may be lost then, no more
                 prompts.keep(self.at.row.session_id, now)
                 self._kept = now
 
     def _is_warm(self) -> bool:
-        agent, items = self.upkeep.agent, self.session.build_context().items
+        agent, items = self.memory.agent, self.session.build_context().items
         models = {backend.info.ref for backend in agent.backends}
         return is_warm(items, models, agent.clock.now_ms(), agent.policy.cache_lifetime_ms)
 
@@ -112,12 +150,22 @@ class Standing:
         return is_compacted(self.session.newest_entries(MOST_ENTRIES))
 
 
+def compaction_mode_of(row: SessionRow | None, agent: Agent) -> CompactionMode:
+    """The mode that holds for a session: its own, else the agent's."""
+    chosen = row.compaction_mode if row else None
+    return next((mode for mode in MODES if mode == chosen), agent.compaction.effective_mode)
+
+
 def chat_type_of(at: OpenSession) -> str:
-    """What kind of chat a session is: its row says it, else its key."""
-    if at.row.chat_type is not None:
-        return at.row.chat_type
-    kind = SessionKey.parse(at.key).kind
-    return kind if kind in {"group", "channel", "room"} else "direct"
+    """What kind of chat a session is: its row says it, else its key.
+
+    A thread says of what: ``channel/thread``.
+    """
+    key = SessionKey.parse(at.key)
+    kind = at.row.chat_type
+    if kind is None:
+        kind = key.kind if key.kind in {"group", "channel", "room"} else "direct"
+    return f"{kind}/thread" if key.is_thread else kind
 
 
 def stand_on(
@@ -144,9 +192,9 @@ def stand_on(
 
     compactor = Compactor(at.session, own)
     engine = EngineSession(at.session, own, compactor, at.key, reason, spent, rotate)
-    memory = TurnMemory(Assembling(at.session, own, engine, spent), compactor)
-    upkeep = Upkeep(at, own, registry, lambda: lane(upkeep.at.session), memory, receipts)
-    return Standing(at, own, Heard(at.session), memory, upkeep, notes)
+    memory = TurnMemory(Assembling(engine), compactor)
+    upkeep = Upkeep(at, registry, lambda: lane(upkeep.at.session), memory, receipts)
+    return Standing(own, Heard(at.session), memory, upkeep, notes)
 
 
 async def _noted(registry: SessionRegistry, at: OpenSession, usage: Usage) -> None:

@@ -18,9 +18,9 @@ from strandline.runtime.events import (
     TurnEvent,
 )
 from strandline.runtime.family import Child, SpawnContext
-from strandline.runtime.registry import usages_of
+from strandline.runtime.reporting import report, words
 from strandline.runtime.silence import Occasion, deliverable
-from strandline.runtime.spending import usage_sum
+from strandline.runtime.spending import usage_sum, usages_of
 from strandline.transcript.messages import Message, Usage
 
 BACKGROUND = Occasion(background=True)
@@ -88,13 +88,13 @@ class SubagentRun:
                 reply = await self._reply(child)
         except TimeoutError as error:
             if not limit.expired():
-                return self.outcome("failed", problem=_words(error))
+                return self.outcome("failed", problem=words(error))
             return self.outcome("timeout")
         except StrandlineError as error:
             return self.outcome("failed", problem=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the child that failed
-            _report(f"the sub-agent {self.spawned.key} failed", error)
-            return self.outcome("failed", problem=_words(error))
+            report(f"the sub-agent {self.spawned.key} failed", error)
+            return self.outcome("failed", problem=words(error))
         return self.outcome("completed", reply=reply)
 
     def outcome(self, status: RunStatus, *, reply: str = "", problem: str = "") -> Outcome:
@@ -147,13 +147,3 @@ def task_message(run: SubagentRun) -> Message:
             "runId": run.spawned.run_id,
         },
     }
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _report(what: str, error: Exception) -> None:
-    """Tell the event loop, which logs it unless somebody gave it another handler."""
-    context = {"message": what, "exception": error}
-    asyncio.get_running_loop().call_exception_handler(context)

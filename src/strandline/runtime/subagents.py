@@ -33,9 +33,10 @@ from strandline.runtime.family import (
     depth_of,
 )
 from strandline.runtime.finishing import to_the_end
+from strandline.runtime.reporting import words
 from strandline.runtime.spawn_checks import Wish, check, fork_of, may_spawn
 from strandline.runtime.subagent_run import Subagent, SubagentRun
-from strandline.runtime.turn import TurnResult
+from strandline.runtime.turn_result import TurnResult
 from strandline.sessions.keys import check_agent_id
 
 MOST_LISTED = 100
@@ -188,7 +189,7 @@ class Subagents:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - an engine's code, a model's
-            self._announcer.listener(Notice(f"after a sub-agent: {type(error).__name__}: {error}"))
+            self._announcer.listener(Notice(f"after a sub-agent: {words(error)}"))
 
     # -- living ----------------------------------------------------------------------------
 

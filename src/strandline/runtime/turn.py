@@ -10,65 +10,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import partial, reduce
+from dataclasses import dataclass
 
+from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
 from strandline.runtime.answers import text_of
 from strandline.runtime.asking import Asking
-from strandline.runtime.assembling import Assembling
-from strandline.runtime.compacting import Compactor, Lane
-from strandline.runtime.engine_session import EngineSession
-from strandline.runtime.events import AnswerKept, CompactionReceipt, Listener, Notice, nobody
+from strandline.runtime.events import AnswerKept, CacheUsed, Listener, Notice, nobody
 from strandline.runtime.finishing import to_the_end
-from strandline.runtime.fitting import BeforeCompaction, Fitting
-from strandline.runtime.model import ModelInfo
-from strandline.runtime.prefix_watch import PrefixWatch
-from strandline.runtime.spending import usage_sum
-from strandline.runtime.thoughts import Thoughts
+from strandline.runtime.fitting import BeforeCompaction
+from strandline.runtime.path_news import newest
 from strandline.runtime.tool_loop import CUT_OFF, NOT_RUN, ToolRun, calls_cut_off, calls_in
+from strandline.runtime.turn_memory import TurnMemory
+from strandline.runtime.turn_result import TurnResult
 from strandline.transcript.messages import (
     THINKING_LEVELS,
     JsonObject,
     Message,
     ThinkingLevel,
-    Usage,
 )
 from strandline.transcript.session import Session
 
 MOST_ROUNDS = 100
 """As often a turn asks the model; what it calls in the last round is not run any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """A turn that was answered.
-
-    `message` is the last answer, `reply` its text; `answers` are all of them, in order, each
-    with its usage. `info` is the model that gave the last. `context_tokens` is what the
-    context takes now, in the provider's tokens, of `context_window`.
-    """
-
-    reply: str
-    message: Message
-    user_entry_id: str
-    answers: tuple[Message, ...]
-    info: ModelInfo
-    compactions: tuple[CompactionReceipt, ...]
-    context_tokens: int
-    context_window: int
-    duration_ms: int
-
-    @property
-    def usage(self) -> Usage | None:
-        """What all answers of the turn used together."""
-        return reduce(usage_sum, (answer.get("usage") for answer in self.answers), None)
-
-    @property
-    def stop_reason(self) -> str:
-        """Why the answer ended."""
-        return str(self.message.get("stopReason"))
 
 
 def user_message(text: str, now_ms: int) -> Message:
@@ -77,98 +41,44 @@ def user_message(text: str, now_ms: int) -> Message:
 
 
 async def run_turn(
-    session: Session,
-    agent: Agent,
-    message: Message | None,
-    *,
-    listener: Listener = nobody,
-    before_compaction: BeforeCompaction | None = None,
-    session_key: str = "",
-    memory: TurnMemory | None = None,
+    session: Session, agent: Agent, message: Message | None, *, listener: Listener = nobody
 ) -> TurnResult:
-    """Append `message`, have the agent answer it, append the answer.
-
-    Without a message, what was said last is answered (again). The caller holds the session's
-    lane. Cancelling the task stops the reply and keeps what came of it, as an aborted
-    answer. Raises `ModelError` when no model answered, `ContextOverflow` when nothing can
-    make the context fit (or the mode is "error"), and `EngineError`; the user's message is in
-    the transcript either way. `memory` is what the turns of a session have in common.
-    """
-    turn = _Turn(agent, listener, session_key, memory or TurnMemory.of(session, agent, session_key))
-    return await turn.run(message, before_compaction)
-
-
-@dataclass
-class TurnMemory:
-    """What the turns of one session remember together: how its contexts are assembled, the
-    compaction in the making, thoughts that were refused, what was sent last.
-    """
-
-    assembling: Assembling
-    compactor: Compactor
-    thoughts: Thoughts = field(default_factory=Thoughts)
-    watch: PrefixWatch = field(default_factory=PrefixWatch)
-
-    @classmethod
-    def of(cls, session: Session, agent: Agent, session_key: str = "") -> TurnMemory:
-        """The memory of a session that nothing is remembered of."""
-        compactor = Compactor(session, agent)
-        engine = EngineSession(session, agent, compactor, session_key)
-        return cls(Assembling(session, agent, engine), compactor)
-
-    def set_up(self, agent: Agent) -> None:
-        """From here on the agent is set up like that."""
-        self.assembling.agent = self.assembling.engine.agent = self.compactor.agent = agent
-
-    def move_to(self, session: Session) -> None:
-        """The session goes on in another transcript."""
-        engine = self.assembling.engine
-        self.assembling.session = engine.session = self.compactor.session = session
-
-    def fitting(self, listener: Listener = nobody, lane: Lane = nullcontext) -> Fitting:
-        """Dealings with the window of the model that is asked first.
-
-        `lane` takes the session's lane for what an engine does; by default the caller holds it.
-        """
-        first = self.assembling.agent.backends[0]
-        return Fitting(self.assembling, first, self.compactor, listener, lane=lane)
-
-
-async def context_size(memory: TurnMemory, lane: Lane = nullcontext) -> tuple[int, int]:
-    """What the context takes, in the provider's tokens, and the window it has.
-
-    `lane` as in `TurnMemory.fitting`. Raises `EngineError`.
-    """
-    fitting = memory.fitting(lane=lane)
-    await fitting.calibrate()
-    looked = await fitting.look()
-    return fitting.budget.provider_tokens(looked.view.tokens), fitting.budget.window
+    """A `Turn` on a session that nothing is remembered of; the caller holds its lane."""
+    return await Turn(TurnMemory.of(session, agent), listener).run(message)
 
 
 @dataclass(frozen=True)
-class _Turn:
-    agent: Agent
-    listener: Listener
-    session_key: str
+class Turn:
+    """One turn of the session of `memory`, whose lane the caller holds.
+
+    `before_compaction` is as in `Fitting`.
+    """
+
     memory: TurnMemory
+    listener: Listener = nobody
+    before_compaction: BeforeCompaction | None = None
 
-    @property
-    def session(self) -> Session:
-        """The transcript, which an engine's compaction may replace."""
-        return self.memory.assembling.session
+    async def run(self, message: Message | None) -> TurnResult:
+        """Append `message`, have the agent answer it, append the answer.
 
-    async def run(
-        self, message: Message | None, before_compaction: BeforeCompaction | None
-    ) -> TurnResult:
-        started_ms = self.agent.clock.now_ms()
+        Without a message, what was said last is answered (again). Cancelling the task stops the
+        reply and keeps what came of it, as an aborted answer. Raises `ModelError` when no model
+        answered, `ContextOverflow` when nothing can make the context fit (or the mode is
+        "error"), and `EngineError`; the user's message is in the transcript either way.
+        """
+        clock = self.memory.agent.clock
+        started_ms = clock.now_ms()
         if message is None:
-            user_entry_id = self.session.leaf_id or ""
+            user_entry_id = self.memory.session.leaf_id or ""
         else:
             user_entry_id = await self._append(message)
-        asking = await self._asking(before_compaction)
-        answers = await self._converse(asking)
-        await asking.fitting.calibrate()  # the answers tell how the provider counts
-        looked = await asking.fitting.look()
+        before, thinking = await asyncio.to_thread(self._look_back)
+        asking = Asking(
+            self.memory, self._append_now, self.listener, self.before_compaction, thinking
+        )
+        await asking.fitting.calibrate()
+        answers = await self._converse(asking, before)
+        tokens, window = await self._size(asking)
         return TurnResult(
             reply=text_of(answers[-1]),
             message=answers[-1],
@@ -176,56 +86,45 @@ class _Turn:
             answers=tuple(answers),
             info=asking.backend.info,
             compactions=tuple(asking.fitting.compactions),
-            context_tokens=asking.fitting.budget.provider_tokens(looked.view.tokens),
-            context_window=asking.fitting.budget.window,
-            duration_ms=self.agent.clock.now_ms() - started_ms,
+            context_tokens=tokens,
+            context_window=window,
+            duration_ms=clock.now_ms() - started_ms,
         )
 
-    async def _asking(self, before_compaction: BeforeCompaction | None) -> Asking:
-        memory = self.memory
-        fit = partial(
-            Fitting,
-            memory.assembling,
-            compactor=memory.compactor,
-            listener=self.listener,
-            before_compaction=before_compaction,
-        )
-        thinking = await asyncio.to_thread(self._thinking)
-        asking = Asking(
-            self.agent,
-            self.session.session_id,
-            lambda backend: fit(backend=backend),
-            self._append_now,
-            self.listener,
-            thinking,
-            memory.thoughts,
-            memory.watch,
-        )
-        await asking.fitting.calibrate()
-        return asking
+    async def _size(self, asking: Asking) -> tuple[int, int]:
+        """What the context takes now, and its window: the answers tell how the provider counts.
 
-    def _thinking(self) -> ThinkingLevel:
-        if not any(backend.info.reasoning for backend in self.agent.backends):
-            return "off"  # looking it up may cost a reading of the whole file
-        level = self.session.build_context().thinking_level
-        return next((each for each in THINKING_LEVELS if each == level), "off")
+        What fails in it is told: the answer stands, and what was sent is as near as can be known.
+        """
+        fitting = asking.fitting
+        try:
+            return await fitting.size()
+        except StrandlineError as error:
+            self.listener(Notice(str(error)))
+        tokens = asking.sent_tokens + fitting.fixed_tokens
+        return int(tokens * fitting.scale), asking.backend.info.context_window
 
-    async def _converse(self, asking: Asking) -> list[Message]:
-        """Ask, run tools, ask again, until an answer calls none."""
-        tools = ToolRun(
-            self.agent.toolbox,
-            self._append_now,
-            self.listener,
-            self.agent.clock,
-            self.agent.id,
-            self.session_key,
-        )
+    def _look_back(self) -> tuple[Message | None, ThinkingLevel]:
+        """The answer that the session has had last, and how hard its models think."""
+        context = self.memory.session.build_context()
+        answered = newest(context.items, "assistant")
+        before = answered.message if answered else None
+        if not any(backend.info.reasoning for backend in self.memory.agent.backends):
+            return before, "off"  # looking it up may cost a reading of the whole file
+        level = context.thinking_level
+        return before, next((each for each in THINKING_LEVELS if each == level), "off")
+
+    async def _converse(self, asking: Asking, before: Message | None) -> list[Message]:
+        """Ask, run tools, ask again, until an answer calls none; `before` is the one before."""
+        agent, key = self.memory.agent, self.memory.engine.key
+        tools = ToolRun(agent.toolbox, self._append_now, self.listener, agent.clock, agent.id, key)
         answers: list[Message] = []
         while True:
-            before = await asyncio.to_thread(self._answered_before)
             answer = await asking.answer()
-            self._tell_cache(answer, before)
+            used = self._cache_used(answer, answers[-1] if answers else before)
             entry_id = await self._keep(answer, tools)
+            if used is not None:
+                self.listener(used)
             self.memory.assembling.sent(entry_id, asking.sent_tokens)
             answers.append(answer)
             calls = calls_in(answer)
@@ -242,18 +141,10 @@ class _Turn:
         await tools.refuse(calls, why)
         self.listener(Notice(f"the turn was ended after {MOST_ROUNDS} rounds of tools"))
 
-    def _answered_before(self) -> Message | None:
-        """The answer that the session has had last."""
-        items = self.session.build_context().items
-        said = (item.message for item in reversed(items) if isinstance(item.message, dict))
-        return next((message for message in said if message.get("role") == "assistant"), None)
-
-    def _tell_cache(self, answer: Message, before: Message | None) -> None:
-        """Tell what the provider's cache did for an answer."""
-        lifetime_ms = self.agent.policy.cache_lifetime_ms
-        used = self.memory.watch.answered(answer, before, lifetime_ms)
-        if used is not None:
-            self.listener(used)
+    def _cache_used(self, answer: Message, before: Message | None) -> CacheUsed | None:
+        """What the provider's cache did for an answer."""
+        lifetime_ms = self.memory.agent.policy.cache_lifetime_ms
+        return self.memory.watch.answered(answer, before, lifetime_ms)
 
     async def _keep(self, answer: Message, tools: ToolRun) -> str:
         """Append an answer; where the turn is stopped in this moment, with its calls answered."""
@@ -270,4 +161,4 @@ class _Turn:
         return await to_the_end(asyncio.to_thread(self._append_now, message))
 
     def _append_now(self, message: Message) -> str:
-        return self.session.append_message(message)
+        return self.memory.session.append_message(message)

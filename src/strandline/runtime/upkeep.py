@@ -19,7 +19,7 @@ from strandline.context.budget import CompactionMode
 from strandline.context.compaction import CompactionPlan
 from strandline.errors import StrandlineError
 from strandline.runtime.agent import Agent
-from strandline.runtime.compacting import Compactor, Lane
+from strandline.runtime.compacting import Compactor
 from strandline.runtime.events import (
     CompactionReceipt,
     CompactionTrigger,
@@ -30,22 +30,22 @@ from strandline.runtime.events import (
 from strandline.runtime.finishing import to_the_end
 from strandline.runtime.fitting import Fitting
 from strandline.runtime.flushing import Flush, can_flush
+from strandline.runtime.lanes import Lane
 from strandline.runtime.pending_compaction import PendingCompaction
 from strandline.runtime.registry import OpenSession, SessionRegistry
-from strandline.runtime.turn import TurnMemory, context_size
+from strandline.runtime.reporting import report, words
+from strandline.runtime.turn_memory import TurnMemory
 
 
 @dataclass
 class Upkeep:
-    """The upkeep of one session; `agent` is the one that answers, with the session's mode.
+    """The upkeep of one session; `lane` is the session's, `memory` what its turns have in common.
 
-    `lane` is the session's; `memory` is what its turns have in common.
     `receipts` takes those that nobody was told of yet (`settle`). `compacted` is set when a
     compaction was made, for whoever renews what depends on that.
     """
 
     at: OpenSession
-    agent: Agent
     registry: SessionRegistry
     lane: Lane
     memory: TurnMemory
@@ -54,23 +54,24 @@ class Upkeep:
     _task: asyncio.Task[None] | None = None
 
     @property
+    def agent(self) -> Agent:
+        """Who answers, as it is set up now."""
+        return self.memory.agent
+
+    @property
     def compactor(self) -> Compactor:
         """The compactions of the session."""
         return self.memory.compactor
 
     def set_up(self, mode: CompactionMode) -> None:
         """Let the agent be as the session's mode and the newest compaction want it."""
-        agent, renew = self.agent, self.agent.renew_prompt if self.compacted else None
-        self.compacted = False
-        if renew is not None:
-            # The cache is lost with the compaction; what the workspace says now is free.
-            with suppress(StrandlineError):  # where it cannot be read, the old prompt holds
-                agent = replace(agent, system_prompt=renew())
+        if self.compacted:
+            self.compacted = False
+            self.memory.renew_prompt()
+        agent = self.agent
         if agent.compaction.effective_mode != mode:
             compaction = replace(agent.compaction, enabled=True, mode=mode)
-            agent = replace(agent, compaction=compaction)
-        self.agent = agent
-        self.memory.set_up(agent)
+            self.memory.set_up(replace(agent, compaction=compaction))
 
     def start(self, listener: Listener) -> None:
         """See to it, unless that is being done already."""
@@ -111,7 +112,7 @@ class Upkeep:
         self, listener: Listener, instructions: str | None
     ) -> CompactionReceipt | None:
         fitting = await self._fitting(self.lane)
-        compact = self.memory.assembling.engine.compact
+        compact = self.memory.engine.compact
         receipt = await compact(fitting.budget, "manual", listener, instructions, self.lane)
         await self._note_receipt(receipt, listener)
         return receipt
@@ -121,20 +122,20 @@ class Upkeep:
 
         What fails in it is told: the answer stands.
         """
-        engine = self.memory.assembling.engine
+        engine = self.memory.engine
         if engine.host.is_legacy:
             return
         try:
             budget = (await self._fitting()).budget
             await engine.after_turn(newest_before, budget, compacted=self.compacted)
-            if engine.host.engine.info.turn_maintenance_mode == "foreground":
+            if engine.host.maintains_in_foreground:
                 await engine.maintain("turn", budget)
         except StrandlineError as error:
             listener(Notice(str(error)))
 
     async def _engine_maintains(self) -> None:
-        engine = self.memory.assembling.engine
-        if engine.host.is_legacy or engine.host.engine.info.turn_maintenance_mode == "foreground":
+        engine = self.memory.engine
+        if engine.host.is_legacy or engine.host.maintains_in_foreground:
             return
         await engine.maintain("turn", (await self._fitting()).budget, self.lane)
 
@@ -160,7 +161,7 @@ class Upkeep:
 
     async def _flush(self, listener: Listener, lane: Lane) -> None:
         fitting = await self._fitting(lane)
-        flush = Flush(fitting, listener, self.at.key, self.memory.thoughts)
+        flush = Flush(fitting, listener)
         claimed = False
 
         def claim() -> None:
@@ -184,8 +185,8 @@ class Upkeep:
         except StrandlineError as error:
             listener(Notice(f"not compacted (threshold): {error}"))
         except Exception as error:  # noqa: BLE001 - whatever it is, the next turn goes on
-            _report(f"the upkeep of {self.at.key} failed", error)
-            listener(Notice(f"the upkeep after a turn failed ({type(error).__name__}: {error})"))
+            report(f"the upkeep of {self.at.key} failed", error)
+            listener(Notice(f"the upkeep after a turn failed ({words(error)})"))
 
     async def _see_to_it(self, listener: Listener) -> None:
         try:
@@ -267,12 +268,12 @@ class Upkeep:
         the lane, and who holds that may be waiting for this to be noted.
         """
         if receipt is None or self.agent.engine.is_legacy:
-            size, _ = await context_size(self.memory, self.lane)
+            size, _ = await Fitting.of_first(self.memory, self.lane).size()
             return size
         return (await self._fitting()).budget.provider_tokens(receipt.tokens_after)
 
     async def _fitting(self, lane: Lane = nullcontext) -> Fitting:
-        fitting = self.memory.fitting(lane=lane)
+        fitting = Fitting.of_first(self.memory, lane)
         await fitting.calibrate()
         return fitting
 
@@ -284,12 +285,6 @@ def _harmless(listener: Listener) -> Listener:
         try:
             listener(event)
         except Exception as error:  # noqa: BLE001 - a face's code, about work that is not its own
-            _report("a listener failed", error)
+            report("a listener failed", error)
 
     return tell
-
-
-def _report(what: str, error: Exception) -> None:
-    """Tell the event loop, which logs it unless somebody gave it another handler."""
-    context = {"message": what, "exception": error}
-    asyncio.get_running_loop().call_exception_handler(context)

@@ -28,6 +28,9 @@ from strandline.settings.places import OPENCLAW_FILE, settings_file
 _OPENCLAW_DEFAULTS = {"contextWindow": 200_000, "maxTokens": 8_192}
 """What OpenClaw takes for a model that does not tell its limits."""
 
+MOST_BYTES = 4 * 1024 * 1024
+"""A larger file, or what never ends, is no settings file."""
+
 _BARE = {"context", "contextPruning", "cacheRetention"}
 _DEFAULTS = ("agents", "defaults")
 
@@ -96,6 +99,8 @@ def load(state_dir: Path, environ: Mapping[str, str]) -> LoadedSettings:
     path = settings_file(state_dir)
     if path is None:
         return LoadedSettings(Settings(), None)
+    if path.exists() and not path.is_file():  # what is none may keep a reader waiting for ever
+        raise ConfigError(f"{path} cannot be read (not a regular file)", remedy="write a new one")
     text = _read(path)
     return _loaded(_Source(path, text), _parse(path, text), environ)
 
@@ -129,14 +134,20 @@ def _loaded(source: _Source, data: dict[str, Any], environ: Mapping[str, str]) -
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            found = file.read(MOST_BYTES + 1)
+        if len(found) > MOST_BYTES:
+            raise ConfigError(
+                f"{path} has more than {MOST_BYTES:,} bytes", remedy="give a settings file"
+            )
+        return found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8 text", remedy="save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read ({error.strerror})",
-            remedy="correct the file or its permissions",
+            remedy="correct the path or its permissions",
         ) from None
 
 
@@ -163,13 +174,15 @@ def _syntax_error(path: Path, text: str, said: str) -> ConfigError:
     column = offset - (text.rfind("\n", 0, offset) + 1) + 1
     return ConfigError(
         f"{path}:{line}:{column}: not JSON5: {_in_words(said)}",
-        remedy="correct it here or just before",
+        remedy="write {} into it" if "No JSON data" in said else "correct it here or just before",
     )
 
 
 def _in_words(said: str) -> str:
     """What the parser said, without anything out of the file."""
     opened = re.search(r"Unclosed b'(\w+)'", said)
+    if opened and opened[1] == "NumericLiteral":
+        return "the number here is too large, or none"
     if opened:
         return f"the {opened[1]} that starts here does not end properly"
     if "No JSON data" in said:
@@ -207,12 +220,13 @@ def _problem(path: KeyPath, kind: str, context: dict[str, Any]) -> _Problem:
 
 def _nearest(path: Sequence[str | int]) -> str:
     known = names_at(path[:-1])
-    lowered = {name.lower(): name for name in known}
+    at_top = len(path) == 1
+    lowered = {name.lower(): name for name in [*known, *(sorted(_BARE) if at_top else [])]}
     near = difflib.get_close_matches(str(path[-1]).lower(), lowered, n=1, cutoff=0.6)
+    if at_top and path[0] in _BARE:
+        return "put it below agents.defaults, or below an agent"
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
-    if len(path) == 1 and path[0] in _BARE:
-        return "put it below agents.defaults, or below an agent"
     return "known here: " + ", ".join(known)
 
 
@@ -242,7 +256,10 @@ def _forgive(
 
 
 def _error(source: _Source, problems: Sequence[_Problem]) -> ConfigError:
-    """The problem that stands first in the file, and how many there are besides."""
+    """The problem that stands first in the file, and how many there are besides.
+
+    What is missing comes last: it may be there under an unknown key.
+    """
     from strandline.settings.locate import Locator  # noqa: PLC0415 - slow, and only for errors
 
     locator = Locator(source.text)
@@ -250,7 +267,7 @@ def _error(source: _Source, problems: Sequence[_Problem]) -> ConfigError:
         (locator.find(source.written(one.path), key=one.is_unknown) or (0, 0), one)
         for one in problems
     ]
-    (line, column), first = min(placed, key=lambda pair: pair[0])
+    (line, column), first = min(placed, key=lambda pair: (pair[1].is_missing, pair[0]))
     where = f"{source.path}:{line}:{column}" if line else str(source.path)
     more = len(problems) - 1
     others = "" if not more else f" (and {more} more problem{'s' if more > 1 else ''})"

@@ -235,6 +235,14 @@ class SessionSettings(Part):
     )
 
 
+class MemorySettings(Part):
+    """What agents are told of their memory."""
+
+    citations: Literal["auto", "on", "off"] = Field(
+        default="auto", description="Whether context engines let an agent name where it found it."
+    )
+
+
 class GatewaySettings(Part):
     """The process that owns the state."""
 
@@ -252,6 +260,9 @@ class Settings(Part):
     token_counter: TokenCounter = Field(
         default="tiktoken",
         description="How tokens are counted: with a vocabulary, or by a rule of thumb.",
+    )
+    memory: MemorySettings = Field(
+        default=MemorySettings(), description="What agents are told of their memory."
     )
     gateway: GatewaySettings = Field(default=GatewaySettings(), description="Who owns the state.")
     plugins: PluginSettings = Field(default=PluginSettings(), description="The plugins.")

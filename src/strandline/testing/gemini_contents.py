@@ -1,4 +1,4 @@
-"""Gemini's cached contents: made by one request, and named by others.
+"""Gemini's cached contents: made by one request, listed, and named by others.
 
 The times in it are those of the server's clock. Source: cases/faults, K10.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from urllib.parse import parse_qs, urlsplit
 
 from strandline.testing.kept import CachedContent, Kept, Recalled
 from strandline.testing.prompt_cache import Block
@@ -18,6 +19,8 @@ PATH = re.compile(r"/v1(?:beta)?/cachedContents(?:\?|$)")
 
 _OWN_KEYS = ("systemInstruction", "tools", "toolConfig")
 _DEFAULT_TTL_S = 3600.0
+_DEFAULT_PAGE = 50
+_LONGEST_PAGE = 1000
 
 
 def create(body: JsonObject, kept: Kept, count: Callable[[str], int]) -> JsonObject | Problem:
@@ -36,16 +39,28 @@ def create(body: JsonObject, kept: Kept, count: Callable[[str], int]) -> JsonObj
     end_ms = now_ms + round(_seconds(body.get("ttl")) * 1000)
     kept.made += 1
     name = f"cachedContents/{kept.made:012d}"
-    kept.contents[name] = CachedContent(model, content, end_ms)
-    return {
+    told: JsonObject = {
         "name": name,
         "model": f"models/{model}",
         "createTime": _time(now_ms),
         "updateTime": _time(now_ms),
         "expireTime": _time(end_ms),
-        "displayName": "",
+        "displayName": str(body.get("displayName") or ""),
         "usageMetadata": {"totalTokenCount": tokens},
     }
+    kept.contents[name] = CachedContent(model, content, end_ms, told)
+    return told
+
+
+def page(path: str, kept: Kept) -> JsonObject:
+    """What it says of its contents, ended ones too, as many as a page of the list has."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+    size = min(_number(query.get("pageSize")) or _DEFAULT_PAGE, _LONGEST_PAGE)
+    start = _number(query.get("pageToken"))
+    told = [content.told for content in kept.contents.values()]
+    more = {"nextPageToken": str(start + size)} if len(told) > start + size else {}
+    listed = told[start : start + size]
+    return {**({"cachedContents": listed} if listed else {}), **more}
 
 
 def recalled(model: str, body: JsonObject, kept: Kept) -> Recalled | Problem:
@@ -76,6 +91,10 @@ def blocks(body: JsonObject) -> list[Block]:
     system = body.get("systemInstruction")
     parts = [*dicts(body, "tools"), *([system] if system else []), *dicts(body, "contents")]
     return [unmarked(part) for part in parts]
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
 
 
 def _seconds(duration: object) -> float:

@@ -24,11 +24,15 @@ class Recalled(NamedTuple):
 
 
 class CachedContent(NamedTuple):
-    """A content of Gemini's under a name; `body` has its system instruction, tools, contents."""
+    """A content of Gemini's under a name; `body` has its system instruction, tools, contents.
+
+    `told` is what the server says of it.
+    """
 
     model: str
     body: JsonObject
     end_ms: int
+    told: JsonObject
 
 
 @dataclass(slots=True)

@@ -35,6 +35,10 @@ class Answering(Protocol):
         """The answer to a request to keep a content for later ones."""
         ...
 
+    def list_contents(self, path: str) -> JsonObject:
+        """The answer to a request for a page of the list of what is kept."""
+        ...
+
     def failed(self, error: BaseException) -> None:
         """Something was raised."""
         ...
@@ -90,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/v1/models":
             self._send_json(200, chat_wire.model_list(self.server.owner.models))
+        elif gemini_contents.PATH.match(self.path):
+            self._send_json(200, self.server.owner.list_contents(self.path))
         else:
             self._send_json(404, chat_wire.error_body(Problem(404), 0))
 

@@ -84,9 +84,9 @@ class ScriptedModelServer:
 
     `kept` has the threads of Responses and Gemini's cached contents; `forget` loses them.
     `requests` has every call of a model in the order of arrival, `to_cache` every request to
-    keep a content (Gemini's ``cachedContents``), `refused` the words of every refusal of a
-    request, `hung_up` counts clients that left before the end of an answer, `failures` has
-    what the script raised.
+    keep a content (Gemini's ``cachedContents``), `looked_up` the paths of those for their list,
+    `refused` the words of every refusal of a request, `hung_up` counts clients that left
+    before the end of an answer, `failures` has what the script raised.
     """
 
     def __init__(  # noqa: PLR0913 - each has a name and may be left out
@@ -112,6 +112,7 @@ class ScriptedModelServer:
         self.kept = Kept(now_ms)
         self.requests: list[RecordedRequest] = []
         self.to_cache: list[RecordedRequest] = []
+        self.looked_up: list[str] = []
         self.refused: list[str] = []
         self.hung_up = 0
         self.failures: list[BaseException] = []
@@ -183,6 +184,12 @@ class ScriptedModelServer:
             answer = gemini_contents.create(request.body, self.kept, self.tokens)
             self._note(answer)
         return answer
+
+    def list_contents(self, path: str) -> JsonObject:
+        """Record a request for the list of what is kept, and the page that is answered."""
+        with self._lock:
+            self.looked_up.append(path)
+            return gemini_contents.page(path, self.kept)
 
     def forget(self) -> None:
         """Lose the threads, the cached contents and the prompts that were cached."""

@@ -20,15 +20,20 @@ MakeLeaf = Callable[[str | None, str | None], JsonObject]
 
 
 class BranchCopy:
-    """The lines of a new file, begun with its `header` line, as they are put together."""
+    """The `image` of a new file, begun with its `header` line, as it is put together."""
 
     def __init__(self, header: bytes, make_leaf: MakeLeaf) -> None:
-        self.lines = [header]
+        self._lines = [header]
         self.end: str | None = None
         self._make_leaf = make_leaf
         self._tree = Tree(complete=True)
         self._offset = len(header) + 1
         self._tree.feed_line(header, 0)
+
+    @property
+    def image(self) -> bytes:
+        """The whole file."""
+        return b"".join(line + b"\n" for line in self._lines)
 
     def add(self, node: Node, line: bytes) -> None:
         """Add the next entry of the path; `end` becomes its id in the copy."""
@@ -47,6 +52,6 @@ class BranchCopy:
         return self.end if missing else parent  # a missing parent: the entry before stands in
 
     def _write(self, line: bytes) -> None:
-        self.lines.append(line)
+        self._lines.append(line)
         self._tree.feed_line(line, self._offset)
         self._offset += len(line) + 1

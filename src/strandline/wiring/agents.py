@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,12 @@ from strandline.sessions.keys import check_agent_id
 
 if TYPE_CHECKING:
     from strandline.context.policy import ContextPolicy
-    from strandline.context.summarize import Summarizer
     from strandline.context.tokens import MessageTokens
     from strandline.plugins.registry import PluginRegistry
     from strandline.runtime.agent import Agent, Backend
-    from strandline.runtime.flush_settings import FlushSettings
     from strandline.runtime.hooks import Hooks
     from strandline.runtime.layer_summaries import LayerSummarizing
+    from strandline.runtime.model_summarizer import ModelSummarizer
     from strandline.runtime.retrying import RetrySettings
     from strandline.runtime.summarizing import SummaryLadder
     from strandline.runtime.tools import Tool, Toolbox
@@ -54,50 +54,53 @@ class AgentMaker:
 
     def make(self, agent_id: str, model_ref: str, token_counter: str) -> Agent:
         """An agent with that model. Raises `ConfigError` for a model that cannot be used."""
-        from strandline.context.budget import CompactionSettings
         from strandline.context.tokens import MessageTokens
         from strandline.models.tokenizer import counter
         from strandline.runtime.agent import Agent
-        from strandline.wiring.policies import provider_cache_of
+        from strandline.runtime.model_summarizer import ModelSummarizer
+        from strandline.wiring.policies import compaction_of, flush_of, provider_cache_of
 
-        own = self.settings.agent(agent_id)
+        own, workspace = self.settings.agent(agent_id), self.workspace(agent_id)
         first = self._backend(model_ref)
-        engine = self.contexts.engine(agent_id, self.workspace(agent_id))
+        engine = self.contexts.engine(agent_id, workspace)
         engine.check(first.info)
-        others = self._fallbacks(agent_id, own, first)
+        fallbacks = []
+        for each in self._fallbacks(agent_id, own, first):
+            if engine.fits(each.info):
+                fallbacks.append(each)
+            else:
+                self.warn(f"{each.info.ref} of model.fallbacks is passed over (it has no threads)")
         tokens = MessageTokens(counter(own.context.token_counter or token_counter))
         policy_for = self.contexts.policy(agent_id, own)
-        layers = self._layer_backend(agent_id, policy_for("direct"))
-        workspace = self.workspace(agent_id)
+        policy = policy_for("direct")
+        layers = self._layer_backend(agent_id, policy)
         summarizers = self._summarizers(agent_id, own, first)
-        settings = own.compaction.model_dump(exclude={"timeout_ms", "memory_flush"})
-
-        def prompt() -> str:
-            return self._system_prompt(own, workspace, first.info.context_window)
-
+        rung = partial(ModelSummarizer, timeout_ms=own.compaction.timeout_ms)
+        prompt = partial(self._system_prompt, own, workspace, first.info.context_window)
         return Agent(
             id=agent_id,
             model=first.model,
             info=first.info,
-            summarizer=self._ladder(own, [*summarizers, first], tokens),
+            summarizer=self._ladder(rung, [*summarizers, first], tokens),
             tokens=tokens,
             clock=self.clock,
-            compaction=CompactionSettings(**settings),
+            compaction=compaction_of(own),
             system_prompt=prompt(),
-            fallbacks=tuple(others),
+            fallbacks=tuple(fallbacks),
             toolbox=self.toolbox(agent_id),
             retry=self._retry(),
-            flush=_flush(own),
+            flush=flush_of(own),
             hooks=self.hooks,
             thinking=own.thinking_default,
             renew_prompt=prompt,
             prompt_settings=self._prompt_settings(own, workspace),
+            citations_mode=self.settings.memory.citations,
             only_for_summaries=tuple(each.model for each in [*summarizers, *layers]),
             engine=engine,
-            policy=policy_for("direct"),
+            policy=policy,
             policy_for=policy_for,
             provider_cache=provider_cache_of(own),
-            layer_summaries=self._layer_summaries(policy_for("direct"), layers, tokens),
+            layer_summaries=self._layer_summaries(policy, layers, tokens),
             context_cache=self.contexts.cache(own),
             prompts=self.contexts.prompts(),
         )
@@ -208,48 +211,29 @@ class AgentMaker:
         from strandline.runtime.layer_summarizer import LayerSummarizer
         from strandline.stores.session_records import SessionRecords
 
-        rungs = [
-            LayerSummarizer(
-                each.model,
-                each.info,
-                tokens,
-                self.clock,
-                prompt=policy.summaries.prompt,
-                retry=self._retry(),
-            )
-            for each in backends
-            if each.info.api != "local"  # it summarises badly, and takes a minute for it
-        ]
         folder = self.folder / "cache" / "layer-summaries"
         memo = SessionRecords(folder, self.clock, warn=self.warn)
-        ladder = self._ladder_of(rungs, tokens)
+        rung = partial(LayerSummarizer, prompt=policy.summaries.prompt)
+        ladder = self._ladder(rung, backends, tokens)
         return LayerSummarizing(ladder, tokens.counter, memo, self.clock, policy.summaries)
 
     def _ladder(
-        self, own: AgentSettings, backends: Sequence[Backend], tokens: MessageTokens
+        self,
+        rung: Callable[..., ModelSummarizer],
+        backends: Sequence[Backend],
+        tokens: MessageTokens,
     ) -> SummaryLadder:
-        from strandline.runtime.model_summarizer import ModelSummarizer
-
-        rungs = [
-            ModelSummarizer(
-                each.model,
-                each.info,
-                tokens,
-                self.clock,
-                timeout_ms=own.compaction.timeout_ms,
-                retry=self._retry(),
-            )
-            for each in backends
-            if each.info.api != "local"  # it summarises badly, and takes a minute for it
-        ]
-        return self._ladder_of(rungs, tokens)
-
-    def _ladder_of(self, rungs: Sequence[Summarizer], tokens: MessageTokens) -> SummaryLadder:
+        """The models of `backends` as rungs, and below them the summariser that needs none."""
         from strandline.runtime.cooldowns import RecordedCooldowns
         from strandline.runtime.offline import OfflineSummarizer
         from strandline.runtime.summarizing import SummaryLadder
         from strandline.stores.cooldowns_file import CooldownsFile
 
+        rungs = [
+            rung(each.model, each.info, tokens, self.clock, retry=self._retry())
+            for each in backends
+            if each.info.api != "local"  # it summarises badly, and takes a minute for it
+        ]
         records = CooldownsFile(self.folder / "cooldowns.json", warn=self.warn)
         cooldowns = RecordedCooldowns(records, self.clock)
         return SummaryLadder(rungs, OfflineSummarizer(tokens.counter), cooldowns)
@@ -279,15 +263,3 @@ class AgentMaker:
             workspace, max_chars_per_file=own.bootstrap_max_chars, max_chars=most, today=today
         )
         return "\n\n".join(filter(None, [told, files.text]))
-
-
-def _flush(own: AgentSettings) -> FlushSettings:
-    from strandline.runtime.flush_settings import FLUSH_PROMPT, FLUSH_SYSTEM_PROMPT, FlushSettings
-
-    wanted = own.compaction.memory_flush
-    return FlushSettings(
-        wanted.enabled,
-        wanted.soft_threshold_tokens,
-        wanted.prompt or FLUSH_PROMPT,
-        wanted.system_prompt or FLUSH_SYSTEM_PROMPT,
-    )

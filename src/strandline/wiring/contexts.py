@@ -43,13 +43,12 @@ class Contexts:
     def engine(self, agent_id: str, workspace: Path) -> EngineHost:
         """The engine that the settings select. Raises `EngineUnavailable`."""
         from strandline.context.engine import HOST_ABILITIES, LEGACY, THREADS, EngineContext
-        from strandline.runtime.engine_health import EngineFailure
         from strandline.runtime.engine_host import EngineHost
         from strandline.wiring.health import engine_health
 
         selected = self.settings.plugins.slots.context_engine
         if selected == LEGACY:
-            return EngineHost(self.clock)
+            return EngineHost()
         host = self._hosts.get(agent_id)
         if host is None or host.is_closed:
             agent_dir = self.folder / "agents" / agent_id
@@ -60,10 +59,9 @@ class Contexts:
                 engine = self.plugins().make_engine(selected, context, abilities)
             except EngineUnavailable as error:
                 with suppress(StrandlineError):  # the failure itself is the one to tell
-                    now_ms = self.clock.now_ms()
-                    health.note(EngineFailure(selected, error.phase, error.what, None, now_ms))
+                    health.note(selected, error.phase, error.what, None)
                 raise
-            host = self._hosts[agent_id] = EngineHost(self.clock, engine, health)
+            host = self._hosts[agent_id] = EngineHost(engine, health)
         return host
 
     def policy(self, agent_id: str, own: AgentSettings) -> Callable[[str], ContextPolicy]:

@@ -40,6 +40,7 @@ from strandline.settings.plugins import PluginSlots
 from strandline.stores.rows_file import transcript_path
 from strandline.stores.session_records import SessionRecords
 from strandline.transcript.session import Session
+from strandline.wiring.looked_at import LookedAt
 from strandline.wiring.policies import model_resolver, policy_of
 from strandline.wiring.state import State
 
@@ -98,6 +99,9 @@ async def explained(state: State, session: Session, question: Question) -> Expla
         explanation = await _explained(session, agent, question.key or "", scale, notes)
     finally:
         await agent.aclose()
+        disposed = await agent.engine.take().release()
+    if disposed is not None:
+        notes.append(str(disposed))
     return Explained(explanation, agent.info, notes)
 
 
@@ -112,7 +116,7 @@ def _scale(session: Session, agent: Agent, question: Question) -> float:
 
 
 def _assembling(session: Session, agent: Agent, key: str) -> Assembling:
-    return Assembling(session, agent, EngineSession(session, agent, Compactor(session, agent), key))
+    return Assembling(EngineSession(session, agent, Compactor(session, agent), key))
 
 
 async def _explained(
@@ -147,7 +151,7 @@ def _row_of(state: State, question: Question) -> SessionRow:
     row = state.rows(question.agent_id, read_only=True).get(key)
     if row is None:
         raise SessionNotFound(
-            f"agent {question.agent_id} has no session {key}",
+            f"agent {question.agent_id} has no session {key!a}",
             remedy="`strandline sessions` lists them",
         )
     return row
@@ -202,7 +206,7 @@ def _standing_still(state: State, session: Session, agent: Agent, question: Ques
         agent,
         policy=policy,
         clock=clock,
-        engine=EngineHost(clock, agent.engine.engine),
+        engine=EngineHost(LookedAt(agent.engine.engine)),
         layer_summaries=layers,
         context_cache=None,
     )

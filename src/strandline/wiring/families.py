@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.clock import Clock, IdSource
-from strandline.stores.jsonl import JsonlStore
 
 if TYPE_CHECKING:
     from strandline.runtime.agent import Agent
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from strandline.runtime.subagents import Subagents
     from strandline.runtime.tools import Tool
     from strandline.settings.model import Settings
+    from strandline.stores.jsonl import JsonlStore
     from strandline.stores.rows_file import RowsFile
 
 
@@ -31,10 +31,10 @@ class Opened(Protocol):
     def clock(self) -> Clock: ...
     @property
     def ids(self) -> IdSource: ...
-    @property
-    def cache(self) -> Path: ...
+    def cwd(self, agent_id: str) -> str: ...
     def sessions_folder(self, agent_id: str) -> Path: ...
     def rows(self, agent_id: str) -> RowsFile: ...
+    def transcripts(self, agent_id: str) -> JsonlStore: ...
     def agent(self, agent_id: str, model_ref: str | None = None) -> Agent: ...
 
 
@@ -74,11 +74,10 @@ class Families:
         from strandline.runtime.child_sessions import ChildSessions
 
         state, folder = self.state, self.state.sessions_folder(agent_id)
-        workspace = state.settings.agent(agent_id).workspace
         return ChildSessions(
             state.rows(agent_id),
-            JsonlStore(folder, cache=state.cache),
-            str(Path(workspace).expanduser()) if workspace else str(Path.cwd()),
+            state.transcripts(agent_id),
+            state.cwd(agent_id),
             state.clock,
             state.ids,
             lambda name: str(folder.absolute() / name),

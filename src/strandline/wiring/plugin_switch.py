@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,26 +27,20 @@ Change = Mapping[Key, Any]
 SLOT_KEY: Key = ("plugins", "slots", "contextEngine")
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """What a change did: the plugins, and lines for a person, the first what was asked for."""
-
-    plugins: Sequence[PluginReport]
-    said: Sequence[str]
-
-
 class PluginSwitch:
     """Installs, links, switches and removes the plugins of a state directory.
 
-    `reopen` reads its settings; they change under it. Methods raise `PluginError` and
-    `ConfigError`, and then nothing was changed, but for packages that pip installed.
+    `reopen` reads its settings; they change under it. Methods return lines for a person, the
+    first of what was asked for. They raise `PluginError` and `ConfigError`, and then nothing
+    was changed, but for packages that pip installed. A plugin is got rid of without being
+    loaded, as far as that goes: it may be one that hangs.
     """
 
     def __init__(self, reopen: Callable[[], State]) -> None:
         self._reopen = reopen
         self._read()
 
-    def install(self, requirement: str, *, select: bool = False) -> Changed:
+    def install(self, requirement: str, *, select: bool = False) -> list[str]:
         """Install a package and enable its plugins."""
         from strandline.plugins import packages
         from strandline.plugins.finding import FoundPlugin, normalized
@@ -65,10 +58,14 @@ class PluginSwitch:
                 )
             return self._enable([self._tried(each.id) for each in own], select=select)
 
-    def link(self, folder: Path, *, select: bool = False) -> Changed:
+    def link(self, folder: Path, *, select: bool = False) -> list[str]:
         """Link a folder and enable the plugin in it."""
         from strandline.plugins.finding import NotFound, linked
 
+        if not folder.is_dir():
+            raise PluginError(
+                f"there is no folder {folder}", remedy="give the folder that the plugin is in"
+            )
         found = linked(folder.absolute(), str(folder.absolute()))
         if isinstance(found, NotFound):
             raise found.error
@@ -84,27 +81,27 @@ class PluginSwitch:
             changes: Change = {} if there else {("plugins", "load", "paths", place): found.link}
             return self._enable([report], select=select, more=changes)
 
-    def enable(self, plugin_id: str, *, select: bool = False) -> Changed:
+    def enable(self, plugin_id: str, *, select: bool = False) -> list[str]:
         """Enable a plugin that is there, if it can be loaded."""
         with self._changing():
             return self._enable([self._tried(plugin_id)], select=select)
 
-    def disable(self, plugin_id: str) -> Changed:
+    def disable(self, plugin_id: str) -> list[str]:
         """Disable a plugin; the slot of its engine goes back to the built-in one."""
         with self._changing():
             report = self._known(plugin_id)
             slot, said = self._slot_without([report])
             self._change({("plugins", "entries", report.id, "enabled"): False, **slot})
-            return Changed([report], [f"{report.id} is disabled", *said])
+            return [f"{report.id} is disabled", *said]
 
-    def uninstall(self, name: str) -> Changed:
+    def uninstall(self, name: str) -> list[str]:
         """Remove a plugin by its id, or a linked folder by its path."""
         from strandline.plugins import packages
 
         with self._changing():
             report = self._known(name)
             package = report.package
-            gone = [each for each in self._registry.reports() if each.package == package != ""]
+            gone = [each for each in self._unloaded() if each.package == package != ""]
             gone = gone or [report]
             slot, said = self._slot_without(gone)
             links = {each.link for each in gone}
@@ -117,7 +114,7 @@ class PluginSwitch:
             ]
             self._change(slot, removals)
             what = f"the package {package} is removed" if package else "its files stay"
-            return Changed(gone, [f"{report.id} is uninstalled: {what}", *said])
+            return [f"{report.id} is uninstalled: {what}", *said]
 
     # -- one change --------------------------------------------------------------------------
 
@@ -168,7 +165,7 @@ class PluginSwitch:
         *,
         select: bool,
         more: Change | None = None,
-    ) -> Changed:
+    ) -> list[str]:
         engines = [engine for each in reports for engine in each.engines]
         ids = ", ".join(each.id for each in reports)
         self._check_clashes(reports)
@@ -187,12 +184,11 @@ class PluginSwitch:
         said = [f"{ids} is enabled", *_engine_words(engines, chosen, reports[0].id)]
         if not self._registry.choices.enabled:
             said.append("no plugin is used while plugins.enabled is false")
-        return Changed(reports, said)
+        return said
 
     def _check_clashes(self, reports: Sequence[PluginReport]) -> None:
-        ids = {each.id for each in reports}
-        for other in self._registry.reports():
-            for each in reports if other.id not in ids else ():
+        for other in self._registry.but_for({each.id for each in reports}):
+            for each in reports:
                 same = {*each.engines, *each.tools} & {*other.engines, *other.tools}
                 if same:
                     raise PluginError(
@@ -203,16 +199,13 @@ class PluginSwitch:
     def _slot_without(self, gone: Sequence[PluginReport]) -> tuple[dict[Key, Any], list[str]]:
         """The change of the slot, if it named an engine of these, and words about it."""
         selected = self._registry.choices.engine
-        ids = {each.id for each in gone}
-        others = [each for each in self._registry.reports() if each.id not in ids]
-        may_be_theirs = [each for each in others if each.status in {"failed", "missing"}]
-        is_theirs = any(selected in each.engines for each in others)
-        is_its_own = any(
-            selected in each.engines
-            or (each.registered is None and (selected == each.id or not may_be_theirs))
-            for each in gone
-        )
-        if selected == LEGACY or is_theirs or not is_its_own:
+        if selected == LEGACY:
+            return {}, []
+        others = self._registry.but_for({each.id for each in gone})
+        if any(selected in each.engines for each in others):
+            return {}, []
+        may_be_theirs = any(each.status in {"failed", "missing"} for each in others)
+        if may_be_theirs and not any(self._has(each, selected) for each in gone):
             return {}, []
         back = f"the context engine is {LEGACY!r} again, because {selected!r} was selected"
         return {SLOT_KEY: LEGACY}, [back]
@@ -221,22 +214,45 @@ class PluginSwitch:
 
     def _tried(self, plugin_id: str) -> PluginReport:
         """The plugin, loaded. Raises `PluginError` where it cannot be."""
+        return _usable(self._loaded(self._known(plugin_id)))
+
+    def _loaded(self, report: PluginReport) -> PluginReport:
         from strandline.plugins.finding import FoundPlugin
 
-        report = self._known(plugin_id)
-        if report.status == "disabled" and isinstance(report.found, FoundPlugin):
-            report = self._registry.try_out(report.found)
-        return _usable(report)
+        if isinstance(report.found, FoundPlugin):
+            return self._registry.try_out(report.found)
+        if report.found is not None:
+            raise report.found.error
+        return report
+
+    def _has(self, report: PluginReport, engine_id: str) -> bool:
+        """Whether the plugin has the engine, or would have it if it could be loaded."""
+        if report.id == engine_id:
+            return True
+        try:
+            return engine_id in self._loaded(report).engines
+        except PluginError:
+            return False
+
+    def _unloaded(self) -> list[PluginReport]:
+        """Every plugin that is found, without a look into it."""
+        return [PluginReport(each.id, "disabled", each) for each in self._registry.found]
 
     def _known(self, name: str) -> PluginReport:
-        """The plugin of that id, or of the linked folder of that path."""
-        reports = self._registry.reports()
+        """The plugin of that id, or of the linked folder of that path, without a look into it."""
+        reports = self._unloaded()
         path = str(Path(name).absolute())
         for each in reports:
             if each.id == name or (each.link and each.source == path):
                 return each
         if name in self._registry.choices.entries:
             return PluginReport(name, "missing", error=None)
+        owner = next((e.id for e in self._registry.reports() if name in e.engines), None)
+        if owner is not None:
+            raise PluginError(
+                f"{name!a} is a context engine, and no plugin",
+                remedy=f"name the plugin that has it: {owner}",
+            )
         near = difflib.get_close_matches(name, [each.id for each in reports], n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise PluginError(

@@ -62,11 +62,12 @@ def choices_of(settings: Settings, folder: Path, settings_path: Path | None) -> 
 def plugins_of(state: Opened) -> PluginRegistry:
     """The plugins of a state directory; nothing is loaded yet."""
     from strandline.tools.builtin import builtin_tools
+    from strandline.tools.spawning import NAME as SPAWN
 
     builtin = builtin_tools(state.folder, "rw", state.clock)
     return PluginRegistry(
         choices_of(state.settings, state.folder, state.settings_path),
-        taken_tools={tool.name for tool in builtin},
+        taken_tools={SPAWN, *(tool.name for tool in builtin)},
     )
 
 

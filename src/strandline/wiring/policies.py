@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from strandline.context.budget import CompactionSettings
 from strandline.context.policy import (
     AgeRule,
     CacheAware,
@@ -18,6 +19,7 @@ from strandline.context.policy import (
     ProviderCache,
     ToolResultPruning,
 )
+from strandline.runtime.flush_settings import FLUSH_PROMPT, FLUSH_SYSTEM_PROMPT, FlushSettings
 from strandline.settings.context import ContextSettings, TtlRule
 from strandline.settings.model import AgentSettings
 from strandline.settings.providers import Models
@@ -31,14 +33,17 @@ ResolveModel = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class CacheChoice:
-    """`context.cache`: whether and where views are kept, and when a session's are dropped."""
+    """`context.cache`: whether and where views are kept, and when a session's are dropped.
+
+    A view is kept under the settings that it was made by, so no change of those finds it:
+    ``config_change`` in `invalidateOn` asks for nothing more.
+    """
 
     enabled: bool = False
     storage: Literal["memory", "redis"] = "memory"
     redis_url: str | None = field(default=None, repr=False)  # it may hold a password
     max_entries: int = 1000
     drop_on_new_message: bool = True
-    drop_on_config_change: bool = True
 
 
 def policy_of(
@@ -55,6 +60,23 @@ def policy_of(
         tool_results=_tool_results(own),
         cache_aware=CacheAware(context.cache_aware.enabled, context.cache_aware.low_water),
         cache_lifetime_ms=CACHE_LIFETIMES_MS[own.cache_retention],
+    )
+
+
+def compaction_of(own: AgentSettings) -> CompactionSettings:
+    """How an agent's context is kept small."""
+    settings = own.compaction.model_dump(exclude={"timeout_ms", "memory_flush"})
+    return CompactionSettings(**settings)
+
+
+def flush_of(own: AgentSettings) -> FlushSettings:
+    """When and how an agent's memory is flushed."""
+    wanted = own.compaction.memory_flush
+    return FlushSettings(
+        wanted.enabled,
+        wanted.soft_threshold_tokens,
+        wanted.prompt or FLUSH_PROMPT,
+        wanted.system_prompt or FLUSH_SYSTEM_PROMPT,
     )
 
 
@@ -80,7 +102,6 @@ def context_cache_of(own: AgentSettings) -> CacheChoice:
         redis_url=cache.redis_url.get_secret_value() if cache.redis_url else None,
         max_entries=cache.max_entries,
         drop_on_new_message="new_message" in cache.invalidate_on,
-        drop_on_config_change="config_change" in cache.invalidate_on,
     )
 
 
@@ -121,8 +142,8 @@ def model_warning(own: AgentSettings, resolve_model: ResolveModel) -> str | None
 
 
 def _max_messages(context: ContextSettings, chat_type: str) -> int | None:
+    """The override for a kind of chat; a thread (``channel/thread``) has that of threads first."""
     overrides = context.channel_overrides
-    kind = chat_type.strip().lower()
     own = {
         "direct": overrides.direct,
         "dm": overrides.direct,
@@ -130,10 +151,12 @@ def _max_messages(context: ContextSettings, chat_type: str) -> int | None:
         "channel": overrides.channel,
         "room": overrides.room,
         "thread": overrides.thread,
-    }.get(kind)
-    if own is None or "max_messages" not in own.model_fields_set:
-        return context.max_messages
-    return own.max_messages
+    }
+    for kind in reversed(chat_type.strip().lower().split("/")):
+        limits = own.get(kind)
+        if limits is not None and "max_messages" in limits.model_fields_set:
+            return limits.max_messages
+    return context.max_messages
 
 
 def _ttl(context: ContextSettings) -> tuple[AgeRule, ...] | None:

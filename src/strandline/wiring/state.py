@@ -22,6 +22,7 @@ from strandline.stores.jsonl import JsonlStore
 from strandline.stores.rows_file import RowsFile
 
 if TYPE_CHECKING:
+    from strandline.context.engine import BootstrapReason
     from strandline.plugins.registry import PluginRegistry
     from strandline.runtime.agent import Agent
     from strandline.runtime.conversation import Conversation
@@ -81,16 +82,24 @@ class State:
         path = self.sessions_folder(agent_id) / "sessions.json"
         return RowsFile(path, clock=self.clock, read_only=read_only, warn=self.warn)
 
+    def transcripts(self, agent_id: str) -> JsonlStore:
+        """The transcripts of an agent."""
+        return JsonlStore(self.sessions_folder(agent_id), cache=self.cache)
+
+    def cwd(self, agent_id: str) -> str:
+        """The working directory that the headers of an agent's transcripts name."""
+        workspace = self.settings.agent(agent_id).workspace
+        return str(Path(workspace).expanduser() if workspace else Path.cwd())
+
     def registry(self, agent_id: str) -> SessionRegistry:
         """The conversations of an agent."""
         from strandline.runtime.registry import SessionRegistry
 
-        workspace = self.settings.agent(agent_id).workspace
         return SessionRegistry(
             agent_id,
             self.rows(agent_id),
-            JsonlStore(self.sessions_folder(agent_id), cache=self.cache),
-            cwd=str(Path(workspace).expanduser()) if workspace else str(Path.cwd()),
+            self.transcripts(agent_id),
+            cwd=self.cwd(agent_id),
             clock=self.clock,
             ids=self.ids,
         )
@@ -202,12 +211,14 @@ class State:
         chosen = self.registry(agent_id).chosen_model(key)
         return self._talk(agent_id, key, self.agent(agent_id, model_ref or chosen), holder)
 
-    def _talk(self, agent_id: str, key: str, agent: Agent, holder: str) -> Conversation:
+    def _talk(
+        self, agent_id: str, key: str, agent: Agent, holder: str, reason: BootstrapReason = "opened"
+    ) -> Conversation:
         from strandline.runtime.conversation import Conversation
         from strandline.wiring.families import Families
 
         def open_child(child_agent_id: str, child_key: str, own: Agent) -> Conversation:
-            return self._talk(child_agent_id, child_key, own, "a sub-agent")
+            return self._talk(child_agent_id, child_key, own, "a sub-agent", "new")
 
         return Conversation(
             self.registry(agent_id),
@@ -216,6 +227,7 @@ class State:
             holder=holder,
             lock_timeout_ms=self.settings.session.write_lock.acquire_timeout_ms,
             children=Families(self, open_child).of(agent_id, key),
+            reason=reason,
         )
 
     # -- models ----------------------------------------------------------------------------

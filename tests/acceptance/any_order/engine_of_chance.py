@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from strandline.context.engine import (
     AfterTurn,
@@ -20,6 +20,7 @@ from strandline.context.engine import (
     CompactionOutcome,
     CompactResult,
     ContextEngine,
+    ContextProjection,
     EngineInfo,
     Ingest,
     Ingested,
@@ -35,7 +36,11 @@ from strandline.transcript.context import PathMessage
 from strandline.transcript.messages import Message
 
 OWN_WORDS: list[Message] = [
-    {"role": "user", "content": "From what was noted: the harbour has 12 lanterns.", "timestamp": 1},
+    {
+        "role": "user",
+        "content": "From what was noted: the harbour has 12 lanterns.",
+        "timestamp": 1,
+    },
     {"role": "assistant", "content": [{"type": "text", "text": "Noted."}], "timestamp": 2},
     {"role": "user", "content": []},
     {"role": "toolResult", "toolCallId": "of nobody", "content": []},
@@ -48,7 +53,9 @@ class Chance(ContextEngine):
     def __init__(self, wanted: dict[str, Any]) -> None:
         self.dice = random.Random(wanted["seed"])
         self.fails = wanted["fails"]
-        upkeep = "foreground" if wanted["seed"] % 2 else "background"
+        upkeep: Literal["foreground", "background"] = (
+            "foreground" if wanted["seed"] % 2 else "background"
+        )
         self.info = EngineInfo(
             "chance", "Chance", owns_compaction=wanted["owns"], turn_maintenance_mode=upkeep
         )
@@ -59,9 +66,11 @@ class Chance(ContextEngine):
             raise RuntimeError(f"no luck in {phase}")
 
     async def bootstrap(self, request: Bootstrap) -> None:
+        del request
         self.throw("bootstrap")
 
     async def ingest(self, request: Ingest) -> Ingested:
+        del request
         self.throw("ingest")
         return Ingested(self.dice.random() < 0.5)
 
@@ -79,9 +88,17 @@ class Chance(ContextEngine):
                 shown = shown[-self.dice.randrange(1, 6) :]
             case 4:
                 self.dice.shuffle(shown)
-        authority = self.dice.choice(["assembled", "assembled", "preassembly_may_overflow"])
+        authorities: list[Literal["assembled", "preassembly_may_overflow"]]
+        authorities = ["assembled", "assembled", "preassembly_may_overflow"]
+        authority = self.dice.choice(authorities)
         addition = self.dice.choice([None, None, "Think of the harbour.", "x" * 400])
-        return AssembleResult(shown, 0, authority, addition)
+        return AssembleResult(shown, 0, authority, addition, self.projection())
+
+    def projection(self) -> ContextProjection | None:
+        """Now and then a thread of the backend's goes on, or another is begun."""
+        if self.dice.random() < 0.5:
+            return None
+        return ContextProjection("thread_bootstrap", self.dice.choice("ab"), "of chance")
 
     def reworded(self, item: PathMessage) -> PathMessage:
         """The same entry in other words, now and then."""
@@ -137,6 +154,7 @@ class Chance(ContextEngine):
         await self.rewrite(request, request.messages)
 
     async def maintain(self, request: Maintain) -> None:
+        del request
         self.throw("maintain")
 
     async def rewrite(self, request: AfterTurn, messages: Any) -> None:
@@ -148,10 +166,12 @@ class Chance(ContextEngine):
             await request.runtime.rewrite_transcript_entries([Rewrite(chosen.entry_id, said)])
 
     async def prepare_subagent_spawn(self, request: SubagentSpawn) -> Rollback | None:
+        del request
         self.throw("prepare_subagent_spawn")
         return None
 
     async def on_subagent_ended(self, request: SubagentEnded) -> None:
+        del request
         self.throw("on_subagent_ended")
 
     async def dispose(self) -> None:
@@ -161,4 +181,4 @@ class Chance(ContextEngine):
 def register(api: PluginApi) -> None:
     """What the plugin brings."""
     wanted = json.loads(Path(__file__).with_name("chance.json").read_text())
-    api.register_context_engine("chance", lambda context: Chance(wanted))
+    api.register_context_engine("chance", lambda _: Chance(wanted))

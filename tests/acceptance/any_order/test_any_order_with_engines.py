@@ -20,8 +20,8 @@ HAPPENINGS = [
     *["say_much"] * 3,
     *["another_engine"] * 5,
     *["compact"] * 3,
-    *["undo", "branch", "branch", "import_messages", "pin", "jump", "other_rules"],
-    *["heartbeat", "say_well", "retry", "stop", "two_at_once", "two_conversations"],
+    *["undo", "branch", "branch", "import_messages", "pin", "jump", "other_rules", "forgets"],
+    *["other_prompt", "heartbeat", "say_well", "retry", "stop", "two_at_once", "two_conversations"],
     *["another_model", "another_mode", "think", "reset", "another_key", "settle", "restart"],
     *["spawn", "spawn_and_stop"],
 ]
@@ -34,7 +34,7 @@ RULES: list[JsonObject] = [
 
 
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -112,17 +112,17 @@ class _Layer:
 
         None where a message that it tells of is not on the path before the running turn.
         """
-        path, covers = self._path, set(made.covers)
-        places = [path.clean.place_of.get(entry_id, path.end) for entry_id in made.covers]
-        if not made.text.strip() or any(place >= path.request for place in places):
+        path, messages = self._path, self._path.messages
+        told = {path.clean.place_of.get(entry_id, path.end) for entry_id in made.covers}
+        if not made.text.strip() or any(place >= path.request for place in told):
             return ()
-        covered: set[int] = set()
-        for start in dict.fromkeys(map(path.unit_start, places)):
+        covered: list[int] = []
+        for start in sorted(set(map(path.unit_start, told))):
             unit = range(start, path.next_unit(start + 1))
-            entries = {path.messages[place].entry_id for place in unit} - {None}
-            if entries <= covers and start not in path.spared.all:
-                covered.update(unit)
-        return tuple(sorted(covered))
+            is_told = all(p in told or messages[p].entry_id is None for p in unit)
+            if is_told and start not in path.spared.all:
+                covered += unit
+        return tuple(covered)
 
     def _standing(
         self, made: LayerSummary, covered: tuple[int, ...], until_ms: float, tokens: MessageTokens

@@ -37,7 +37,6 @@ from strandline.context.prune.results import Results, Trims
 from strandline.context.prune.trimming import steady, trimmed
 from strandline.transcript.messages import Message
 
-
 CONTEXT_LIMIT = "contextLimit"
 """The key of an answer that says what the messages of its call might take, in our tokens.
 

@@ -72,14 +72,27 @@ def passes(path: Path, policy: ContextPolicy, cut: int) -> bool:
 
 def told(path: Path, policy: ContextPolicy, cut: Cut) -> Iterator[tuple[int, int, Decision]]:
     """What the limits leave out, from where to where, and why."""
+    request, spared = path.request, path.spared
     if cut.counted:
-        kept = messages(path.count_from(cut.counted))
-        yield 0, cut.counted, _older("maxMessages", policy.max_messages, kept)
+        limit, kept = policy.max_messages or 0, path.count_from(cut.counted)
+        turn = path.count_from(request) - spared.pins(0, request)
+        why = _why(limit, kept, turn, "the running turn and the pins", messages)
+        yield 0, cut.counted, _left_out("maxMessages", limit, why)
     if cut.place > cut.counted:
-        kept = f"{path.tokens_from(cut.place):,} tokens"
-        yield cut.counted, cut.place, _older("maxTokens", policy.max_tokens, kept)
+        limit, kept = policy.max_tokens or 0, path.tokens_from(cut.place)
+        turn = path.tokens(request, path.end)
+        why = _why(limit, kept, turn, "the running turn, pins and summaries", "{:,} tokens".format)
+        yield cut.counted, cut.place, _left_out("maxTokens", limit, why)
 
 
-def _older(layer: str, limit: int | None, kept: str) -> Decision:
-    reason = f"older than the newest {kept}, which are all that fit within {limit or 0:,}"
-    return Decision("left_out", layer, f"{layer}: {limit}", reason)
+def _why(limit: int, kept: int, turn: int, spared: str, amount: Callable[[int], str]) -> str:
+    """Why there is no room: for more than is kept, or beside what no layer touches."""
+    if turn > limit:
+        return f"the running turn alone, {amount(turn)}, is more than {limit:,}"
+    if kept > limit:
+        return f"{spared}, {amount(kept)} together, are more than {limit:,}"
+    return f"older than the newest {amount(kept)}, which are all that fit within {limit:,}"
+
+
+def _left_out(layer: str, limit: int, why: str) -> Decision:
+    return Decision("left_out", layer, f"{layer}: {limit}", why)

@@ -56,12 +56,8 @@ class Spared:
         self._tokens = [0, *accumulate(sizes)]
         self._pins = [0, *accumulate(place in self.pinned for place in self.places)]
 
-    def within(self, start: int, stop: int) -> Sequence[int]:
-        """The spared places from `start` to `stop`."""
-        return self.places[bisect_left(self.places, start) : bisect_left(self.places, stop)]
-
     def count(self, start: int, stop: int) -> int:
-        """How many there are."""
+        """How many there are from `start` to `stop`."""
         return bisect_left(self.places, stop) - bisect_left(self.places, start)
 
     def pins(self, start: int, stop: int) -> int:

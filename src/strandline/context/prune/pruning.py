@@ -45,7 +45,7 @@ def prune(
     stop = len(clean.messages) if end is None else end
     if not policy.prunes:
         messages = clean.messages if stop == len(clean.messages) else clean.messages[:stop]
-        return Pruned(View(tuple(messages), clean.left_out))
+        return Pruned(View(tuple(messages), clean.left_out, clean.tokens_to[stop]))
     spared = Spared(clean, moment.pins)
     if not (policy.cache_aware.enabled or policy.tool_results.mode != "off"):
         request = Requests().take(clean.messages, 0, stop).newest

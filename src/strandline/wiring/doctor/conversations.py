@@ -20,7 +20,7 @@ BLOATED_TOKENS = 10_000
 MOST_REQUESTS_A_COMPACTION = 2
 FEWEST_COMPACTIONS = 3
 
-LOW_CACHE_SHARE = 0.3
+LOW_CACHE_PERCENT = 30
 CACHE_TOKENS = 100_000
 """Of fewer tokens the share of a cache says nothing."""
 
@@ -115,7 +115,7 @@ def _compacting(file: TranscriptFile, look: TranscriptLook) -> Iterator[Finding]
 
 def _cache(patient: Patient, agent_id: str, key: str, row: SessionRow) -> Iterator[Finding]:
     read, fresh = row.cache_read or 0, (row.input_tokens or 0) + (row.cache_write or 0)
-    if read + fresh < CACHE_TOKENS or read >= (read + fresh) * LOW_CACHE_SHARE:
+    if read + fresh < CACHE_TOKENS or read * 100 >= (read + fresh) * LOW_CACHE_PERCENT:
         return
     own = patient.state.settings.agent(agent_id)
     resolver = model_resolver(patient.state.settings.models)

@@ -111,7 +111,8 @@ def check_plugins(patient: Patient) -> Iterator[Finding]:
 
 def _plugin(report: PluginReport) -> Finding:
     if report.error is not None:
-        severity: Severity = "warning" if report.status == "loaded" else "error"
+        is_fatal = report.status in {"failed", "missing"}
+        severity: Severity = "error" if is_fatal else "warning"
         return Finding("plugins.broken", severity, report.error.what, report.error.remedy)
     if report.status == "disabled":
         remedy = f"`strandline plugins enable {report.id}` if it is wanted"

@@ -170,6 +170,8 @@ def check_locks(patient: Patient) -> Iterator[Finding]:
     left_over: list[str] = []
     for entry in _entries(patient):
         path = Path(entry.path)
+        if not entry.is_file(follow_symlinks=False):
+            continue
         if entry.name.endswith(".lock"):
             yield _foreign(path, now_ms)
         elif entry.name.endswith(".run"):

