@@ -44,7 +44,8 @@ def register(api):
 
 FRAGILE = Path(__file__).with_name("engine_that_breaks.py").read_text()
 
-NOTICED = {"after_turn", "maintain", "on_subagent_ended", "dispose"}
+NOTICED = {"ingest", "after_turn", "maintain", "on_subagent_ended", "dispose"}
+"""What fails here fails after the answer; `ingest` is told the answer, as the first that is new."""
 """Where these fail, the answer stands, and the failure is told beside it."""
 
 CASES = [
@@ -240,6 +241,15 @@ def test_a_failing_upkeep_before_the_first_turn_is_an_error(home: Home) -> None:
     assert home.said() == ["one", "two"]
 
 
+def test_an_engine_that_does_not_take_an_answer_gets_no_further_turn(home: Home) -> None:
+    home.broken("ingest", "raise")
+    with pytest.raises(EngineError) as failed:
+        home.talk("one", "two")
+    assert names_it(str(failed.value), "ingest")
+    assert any(names_it(notice, "ingest") for notice in home.notices), "the answer stood"
+    assert home.said() == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     ("phase", "how", "code"),
     [
@@ -248,7 +258,6 @@ def test_a_failing_upkeep_before_the_first_turn_is_an_error(home: Home) -> None:
         ("requirements", "type", 2),
         ("bootstrap", "exit", 1),
         ("assemble", "raise", 1),
-        ("ingest", "type", 1),
     ],
 )
 def test_the_command_prints_one_line_and_no_traceback(

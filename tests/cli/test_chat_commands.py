@@ -107,6 +107,8 @@ def test_branches_are_listed_entered_and_summarised(chat: Any) -> None:
         ("/new mine/tow", "'mine/tow'"),
         ("/think deeply", "say one of off, minimal, low, medium, high, xhigh"),
         ("/verbose perhaps", "say /verbose on or off"),
+        ("/label zzzz pin", "there is no entry 'zzzz': /tree shows their ids"),
+        ("/spawn --frok it", "/spawn does not know '--frok': say /spawn [--fork] TASK"),
         ("/retry", "has its answer: say something new"),
         ("/undo-compact", "there is no compaction"),
         ("/nope", "/help lists them"),
@@ -119,6 +121,24 @@ def test_what_cannot_be_done_is_one_line_with_the_remedy(chat: Any, line: str, t
     assert ran.err.startswith("strandline: ")
     assert told in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_label_goes_to_the_newest_message_or_to_the_entry_whose_id_is_given(
+    chat: Any, state: Path
+) -> None:
+    """Not to a label entry before it, and not to an entry that a short word happens to name."""
+    chat("one", "/label first", "/label pin")
+    [transcript] = (state / "agents/main/sessions").glob("*.jsonl")
+    entries = [json.loads(line) for line in transcript.read_text().splitlines()]
+    said, answered = [each["id"] for each in entries if each["type"] == "message"]
+    labels = [each["targetId"] for each in entries if each["type"] == "label"]
+    assert labels == [answered, answered]
+    ran = chat(f"/label {said[:4]} pin", f"/label {said[:1]} quiet word", "/label pin the budget")
+    assert ran.err.splitlines() == [
+        f"{said} is now 'pin'",
+        f"{answered} is now '{said[:1]} quiet word'",
+        f"{answered} is now 'pin the budget'",
+    ]
 
 
 def test_thinking_is_asked_for_and_a_model_that_cannot_is_told(

@@ -79,6 +79,7 @@ def fail(error: BaseException) -> Any:
             "strandline: cannot use /x (Permission denied): check the path, its rights, the disk",
         ),
         (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt("stopped in it"), 130, "strandline: stopped in it"),
         (click.Abort(), 130, ""),
     ],
 )
@@ -103,6 +104,30 @@ def test_a_fault_of_ours_is_told_in_one_line_that_says_what_to_report(
     monkeypatch.setenv("STRANDLINE_DEBUG", "1")
     assert guarded(lambda: fail(ZeroDivisionError("by zero"))) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_what_is_no_exception_is_told_in_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(lambda: fail(GeneratorExit())) == 1
+    assert capsys.readouterr().err.startswith("strandline: a fault of Strandline, GeneratorExit")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("command", ["status", "doctor --json", "context replay nowhere"])
+def test_a_stream_that_is_closed_is_no_fault(command: str, closed: str, tmp_path: Path) -> None:
+    line = f'"$0" -m strandline --state-dir "$1" {command} {closed}'
+    shell = ["sh", "-c", line, sys.executable, str(tmp_path / "state")]
+    ran = subprocess.run(shell, capture_output=True, check=False)
+    assert ran.returncode == (2 if "nowhere" in command else 0)
+    assert b"fault" not in ran.stderr
+
+
+def test_a_state_directory_that_is_a_file_is_refused(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for given in ({"env": {"STRANDLINE_STATE_DIR": str(tmp_path / "file")}}, {}):
+        option = [] if given else ["--state-dir", tmp_path / "file"]
+        ran = run(*option, "status", **given)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"strandline: the state directory {tmp_path}/file is no folder")
 
 
 def test_a_command_may_return_its_exit_code() -> None:

@@ -295,12 +295,70 @@ def test_an_engine_that_breaks_is_the_error_and_the_rules_are_still_explained(
 
 
 @pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ("runtime.rewrite_transcript_entries([Rewrite(first.entry_id, {})])", "nothing is written"),
+        ("runtime.delegate_compaction(None)", "nothing is compacted"),
+        ("runtime.llm.complete('What?')", "no model is asked"),
+    ],
+)
+def test_an_engine_that_is_looked_at_changes_nothing_and_asks_no_model(
+    run: Any, talk: Path, state: Path, wish: str, told: str
+) -> None:
+    key = with_engine(
+        state,
+        talk,
+        f"""
+        from strandline.context.engine import Rewrite
+        from strandline.errors import StrandlineError
+        runtime, first = request.runtime, request.messages[0]
+        try:
+            await {wish}
+        except StrandlineError as refused:
+            note = {{"role": "user", "content": str(refused), "timestamp": 0}}
+        return AssembleResult([note, request.messages[-1]], 10)
+    async def maintain(self, request): raise AssertionError
+""",
+    )
+    before = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+    ran = run("context", "explain", "--session-key", key, "--all")
+    assert ran.code == 0, ran.err
+    assert told in ran.out
+    assert {path: path.read_bytes() for path in state.rglob("*") if path.is_file()} == before
+
+
+def test_what_an_engine_prints_is_no_part_of_the_answer_and_it_is_given_back(
+    run: Any, talk: Path, state: Path
+) -> None:
+    key = with_engine(
+        state,
+        talk,
+        """
+        print("assembling")
+        return AssembleResult(request.messages, 10)
+    async def dispose(self):
+        print("over")
+        raise ValueError("no way")
+""",
+    )
+    ran = run("context", "explain", "--session-key", key, "--json")
+    assert "failed in dispose (ValueError: no way)" in ran.json()["notes"][-1]
+    assert ran.err == "assembling\nover\n"
+    ran = run("doctor", "--json")
+    assert ran.err.endswith("over\n")
+    assert ran.json()["errors"] == 1
+
+
+@pytest.mark.parametrize(
     ("args", "told"),
     [
         ([], "give a FILE or a --session-key"),
         (["FILE", "--session-key", "agent:main:main"], "give a FILE or a --session-key"),
         (["FILE", "--now", "yesterday"], "--now 'yesterday'"),
         (["FILE", "--model", "no/such"], "no model 'no/such' can be used here"),
+        (["FILE", "--window", "1" * 400], "is not in the range"),
+        (["FILE", "--config", "no-such-file"], "no-such-file cannot be read"),
+        (["--session-key", ""], "give a FILE or a --session-key"),
         (["--session-key", "agent:main:main"], "agent main has no session agent:main:main"),
         (["--session-key", "agent:main:main", "--agent", "ops"], "is of agent main, not ops"),
         (["no-such-file"], "there is no transcript"),

@@ -172,6 +172,7 @@ def test_nothing_is_changed_and_nothing_is_written_beside_it(run: Any, talk: Pat
         (("--provider-cache", "acme"), "acme"),
         (("--model", "acme/none"), "acme/none"),
         (("--chat-type", "crowd"), "crowd"),
+        (("--agent", "../x"), "'../x' cannot be an agent id"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(
@@ -192,6 +193,17 @@ def test_settings_that_are_wrong_are_refused_with_their_key(
     assert "context.maxMessages" in refused.err
 
 
+def test_a_policy_that_leaves_no_room_is_named_with_the_file(
+    run: Any, talk: Path, tmp_path: Path
+) -> None:
+    small = tmp_path / "small.json5"
+    small.write_text("{context: {maxTokens: 1}}")
+    refused = run("context", "replay", talk, "--policy", "plain", "--policy", small)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert refused.err.startswith(f"strandline: {talk} under {small}: the context takes ")
+    assert refused.err.endswith("give a larger --window, or let the policy's limits be larger\n")
+
+
 def test_files_without_a_call_are_said_and_if_there_is_no_other_refused(
     run: Any, talk: Path
 ) -> None:
@@ -202,7 +214,7 @@ def test_files_without_a_call_are_said_and_if_there_is_no_other_refused(
     assert both.code == 0
     assert f"{mute}: no model answered in it" in both.err
     alone = run("context", "replay", mute)
-    assert alone.code == 2
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
     assert "no call to replay" in alone.err
     missing = run("context", "replay", talk.parent / "nowhere.jsonl")
     assert (missing.code, missing.err.count("\n")) == (2, 1)

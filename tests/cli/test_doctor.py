@@ -102,5 +102,12 @@ def test_status_tells_the_engine_and_what_it_failed_at_last(run: Any, state: Pat
     health.note("dag", "assemble", "ValueError:\nno", "agent:a:main")
     report = run("status", "--json").json()
     assert report["contextEngine"] == "legacy"
+    assert report["contextEngineError"] is None
     assert report["engineFailure"]["phase"] == "assemble"
     assert "last failure just now: dag in assemble: ValueError: no\n" in run("status").out
+
+
+def test_status_tells_why_the_selected_engine_cannot_be_used(run: Any, state: Path) -> None:
+    settings(state, plugins={"slots": {"contextEngine": "dag"}})
+    assert "'dag' cannot be used (find)" in run("status", "--json").json()["contextEngineError"]
+    assert "set plugins.slots.contextEngine to 'legacy'" in run("status").out

@@ -131,7 +131,7 @@ def test_repair_replaces_no_file(damaged: Path, run: Any) -> None:
         taken.write_bytes(b"mine")
         ran = run("session", "repair", damaged)
         assert ran.code == 1
-        assert ran.err == f"strandline: {taken} exists already: choose another name with -o\n"
+        assert ran.err == f"strandline: {taken} exists already: choose another name\n"
         assert taken.read_bytes() == b"mine"
         taken.unlink()
     ran = run("session", "repair", damaged, "-o", damaged)

@@ -212,7 +212,7 @@ def test_export_goes_to_a_new_file_of_the_form_that_its_name_tells(talk: Path, r
         assert stat.S_IMODE(out.stat().st_mode) == 0o600
     ran = run("session", "export", talk, "-o", talk, "--format", "md")
     assert ran.code == 1
-    assert ran.err == f"strandline: {talk} exists already: choose another name with -o\n"
+    assert ran.err == f"strandline: {talk} exists already: choose another name\n"
     got = run("session", "export", talk, "-o", talk.with_name("b.html"), "--json").json()
     assert got == {
         "file": str(talk),

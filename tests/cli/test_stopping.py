@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from strandline.cli.stopping import IMPATIENT_S, stoppable
 from strandline.cli.stopping import run as run_work
-from strandline.cli.stopping import stoppable
 from strandline.manager import SessionManager
 from strandline.testing import RecordedRequest, Reply, ScriptedModelServer
 
@@ -152,6 +152,62 @@ def test_it_stops_a_compaction_that_was_asked_for_and_nothing_is_written(
     assert err.splitlines()[0] == "🧹 Compacting (manual) …"
     assert err.splitlines()[-1].strip() in {"stopped", ""}
     assert [message["role"] for message in came(state)] == ["user", "assistant"] * 2
+
+
+def with_plugin(state: Path, code: str, slot: str = "legacy") -> Path:
+    """Links and enables a plugin; the file that it writes when it has come so far."""
+    folder = state.parent / "odd"
+    folder.mkdir()
+    here = state.parent / "here"
+    begun = f"import time\nfrom pathlib import Path\nbegun = Path({str(here)!r}).touch\n"
+    (folder / "odd.py").write_text(begun + code)
+    settings = json.loads((state / "strandline.json").read_text())
+    load, entries = {"paths": [str(folder)]}, {"odd": {}}
+    settings["plugins"] = {"load": load, "entries": entries, "slots": {"contextEngine": slot}}
+    (state / "strandline.json").write_text(json.dumps(settings))
+    return here
+
+
+@pytest.mark.parametrize("words", [["chat"], ["agent", "-m", "quick"], ["plugins", "list"]])
+def test_a_plugin_that_hangs_as_it_is_imported_is_left_and_named(
+    slow: Slow, state: Path, words: list[str]
+) -> None:
+    here = with_plugin(state, f"begun()\ntime.sleep({WAIT_S})\ndef register(api): ...")
+    process = begin(*words)
+    until(here.exists)
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert code == 130
+    assert err.strip() == (
+        "strandline: stopped in the import of the plugin odd: `strandline plugins disable odd` if "
+        "it hangs"
+    )
+
+
+ENGINE = f"""
+from strandline.context.engine import EngineInfo, LegacyEngine
+class Engine(LegacyEngine):
+    info = EngineInfo("odd", "Odd")
+    async def assemble(self, request):
+        begun()
+        time.sleep({WAIT_S})
+def register(api):
+    api.register_context_engine("odd", lambda context: Engine())
+"""
+
+
+def test_an_engine_that_lets_nothing_else_run_is_left_at_the_second_press(
+    slow: Slow, state: Path
+) -> None:
+    here = with_plugin(state, ENGINE, slot="odd")
+    process = begin("agent", "-m", "quick")
+    until(here.exists)
+    process.send_signal(signal.SIGINT)
+    time.sleep(IMPATIENT_S + 0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert (code, err) == (130, "")
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -353,11 +353,12 @@ ANY_CACHE: dict[str, st.SearchStrategy[Any]] = {
     "cache_lifetime_ms": st.sampled_from([0, 5 * MINUTE, HOUR, 10**15]),
 }
 POLICIES = st.one_of(
+    st.just(ContextPolicy()),
     st.builds(replace, st.sampled_from([*EXAMPLES.values()]), **ANY_CACHE),
     st.builds(
         ContextPolicy,
-        max_messages=st.sampled_from([None, None, None, 0, 1, 8, 20, 10**12]),
-        max_tokens=st.sampled_from([None, None, None, 0, 60, 400, 3_000, 10**12]),
+        max_messages=st.sampled_from([None, None, 0, 1, 3, 5, 8, 20, 10**12]),
+        max_tokens=st.sampled_from([None, None, None, 0, 60, 400, 1_000, 3_000, 10**12]),
         reserved_output_tokens=st.sampled_from([0, 500, 10**9]),
         ttl=st.one_of(st.none(), st.lists(RULE, max_size=4).map(tuple)),
         **ANY_CACHE,
@@ -406,7 +407,7 @@ A_SETUP = Setup(
     system_tokens=10,
     reserve=500,
 )
-"""One of them, for a process that draws nothing."""
+"""One of them, for a test that draws nothing."""
 
 SETUPS = st.builds(
     Setup,
@@ -547,6 +548,7 @@ class Ways:
 
     begin = staticmethod(_begin)
     growth = GROWTH
+    setup = A_SETUP
     setups = SETUPS
     gaps = st.sampled_from(GAPS)
     way = Way

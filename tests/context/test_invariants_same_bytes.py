@@ -6,13 +6,16 @@ context cache), whoever reads the file, in which process. Source: spec 3, The wa
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.clock import RandomIds, SystemClock
-from strandline.context.clean_path import CleanPath
+from strandline.context.clean_path import Clean, CleanPath
+from strandline.context.pairing import pair
+from strandline.context.sanitize import sanitize
+from strandline.context.shorten import shorten_larger
+from strandline.context.tokens import MessageTokens
+from strandline.context.turns import is_summary_of_any_kind
 from strandline.context.view import ViewMessage
 from strandline.stores.context_cache_memory import MemoryContextCache
 from strandline.stores.jsonl import JsonlStore
+from strandline.transcript.context import PathMessage
 from strandline.transcript.live_context import MessagesSoFar
 from strandline.transcript.reading import Sizes
 from strandline.transcript.session import Session
@@ -47,7 +56,8 @@ def test_a_request_is_the_same_bytes_whatever_was_remembered_and_whoever_reads_t
     ways: Any, data: st.DataObject
 ) -> None:
     setup = data.draw(ways.setups)
-    others = st.one_of(st.just(setup), st.just(setup), ways.setups)
+    recalibrated = ways.setups.map(lambda other: replace(other, policy=setup.policy))
+    others = st.one_of(st.just(setup), recalibrated.filter(lambda it: it.has_room), ways.setups)
     with ways.begin() as grown:
         cache = data.draw(st.sampled_from([None, MemoryContextCache(grown.clock, 5)]))
         way, now_ms = ways.way(grown.session, setup, cache=cache), grown.clock.now_ms()
@@ -95,7 +105,22 @@ def test_a_path_followed_message_by_message_is_the_path_followed_at_once(
         growing.append(item)
         followed = path.follow(MessagesSoFar(growing), cap)
         if item is items[-1] or data.draw(st.integers(0, 5)) == 0:
-            assert followed == CleanPath(grown.tokens).follow([*growing], cap)
+            _is_as_it_says(followed, growing, cap, grown.tokens)
+
+
+def _is_as_it_says(
+    clean: Clean, items: Sequence[PathMessage], cap: int, tokens: MessageTokens
+) -> None:
+    """It is the path, cleaned and paired in one go, and its sums and places are those of that."""
+    view = shorten_larger(pair(sanitize(items, tokens), tokens), cap, tokens)
+    said = view.messages
+    times = [math.inf if each.said_ms is None else each.said_ms for each in said]
+    assert clean.view == view
+    assert clean.tokens_to == [0, *accumulate(each.tokens for each in said)]
+    assert clean.newest_ms == [*accumulate(times, max)]
+    assert clean.place_of == {m.entry_id: place for place, m in enumerate(said) if m.entry_id}
+    assert clean.summaries == [p for p, each in enumerate(said) if is_summary_of_any_kind(each)]
+    assert clean.calls == [p for p, m in enumerate(said) if m.message["role"] == "assistant"]
 
 
 CHILD = """

@@ -304,17 +304,6 @@ async def test_memory_holds_some_sessions_and_the_memo_the_others(maker_for: Mak
     assert maker.known("S") == [first]
 
 
-async def test_a_session_that_is_gone_leaves_nothing(
-    maker_for: MakerFor, clock: SimulatedClock, tmp_path: Path
-) -> None:
-    maker = maker_for(SessionRecords(tmp_path, clock))
-    await maker.make("S", wanted("a"))
-    maker.forget("S")
-    maker.forget("never there")
-    assert maker.known("S") == []
-    assert list(tmp_path.glob("*.json")) == []
-
-
 async def test_a_memo_that_is_away_costs_a_note_and_memory_serves(
     writer: Writer, maker_for: MakerFor, clock: SimulatedClock, tmp_path: Path
 ) -> None:

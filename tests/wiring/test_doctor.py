@@ -162,6 +162,22 @@ def test_a_model_that_cannot_be_asked_is_named(
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
+def test_a_model_for_summaries_of_layers_that_cannot_be_asked_is_named(state: StateOf) -> None:
+    rules = [{"maxAge": "1h", "keep": "all"}, {"maxAge": "inf", "keep": "summary"}]
+    context = {"ttl": {"rules": rules}, "compaction": {"model": "mine/nothing"}}
+    state.settings(defaults={"context": context})
+    finding = state.the("models.unusable")
+    assert "context.compaction.model mine/nothing" in finding.what
+    assert finding.severity == "warning"
+
+
+def test_the_model_that_comes_along_is_one_line_and_no_warning(state: StateOf) -> None:
+    state.write("strandline.json", "{}")
+    found = [f for each in state.found().values() for f in each if f.group == "budget"]
+    assert [(f.id, f.severity) for f in found] == [("budget.local_model", "info")]
+    assert found[0].remedy
+
+
 def test_a_server_elsewhere_without_a_key_is_named(state: StateOf) -> None:
     path = state.folder / "strandline.json"
     path.write_text(path.read_text().replace("http://127.0.0.1:9", "https://models.example.com"))
@@ -464,7 +480,15 @@ DAMAGE: list[Callable[[Path], object]] = [
     lambda sessions: (sessions.parent.parent / "a file").write_text(""),
     lambda sessions: (sessions / "loop.jsonl").symlink_to("loop.jsonl"),
     lambda sessions: (sessions / "odd\n\x1b[31m.jsonl.lock").write_text("[]"),
+    lambda sessions: os.mkfifo(sessions / "s1.jsonl.lock"),
+    lambda sessions: (sessions / "s1.jsonl.run").mkdir(),
 ]
+
+
+@pytest.mark.xfail(strict=True, reason="rows take a number that no float holds for a fault of ours")
+def test_a_row_with_a_number_that_no_float_holds_is_read(state: StateOf) -> None:
+    state.row(MAIN, SessionRow({**new_row("s1", 1).raw, "inputTokens": 10**400}))
+    assert not [f for each in state.found().values() for f in each if "report it" in f.remedy]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

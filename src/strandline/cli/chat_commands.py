@@ -16,9 +16,13 @@ from strandline.cli.receipts import plan_lines
 from strandline.cli.telling import cache_line
 from strandline.cli.words import amount
 from strandline.errors import EntryNotFound, StrandlineError
+from strandline.runtime.assembling import PIN
 from strandline.runtime.standing import MODES
 from strandline.transcript.messages import THINKING_LEVELS
 from strandline.transcript.session import Session
+
+FEWEST_OF_AN_ID = 4
+"""So much of an id names an entry: less may be a word of a label."""
 
 Run = Callable[[ChatLoop, str], Coroutine[Any, Any, None]]
 
@@ -183,12 +187,20 @@ async def _label(chat: ChatLoop, rest: str) -> None:
 
 
 def _entry_and_label(session: Session, rest: str) -> tuple[str | None, str]:
-    """The entry that the first word names and the rest; else the leaf and all of it."""
+    """The entry that the first word names and the rest; else the newest message and all of it.
+
+    A pin that would miss the entry that was meant raises `EntryNotFound`.
+    """
     first, _, label = rest.partition(" ")
-    if label:
+    if label and len(first) >= FEWEST_OF_AN_ID:
         with suppress(EntryNotFound):
-            return session.find(first), label.strip()
-    return session.leaf_id, rest
+            found = session.find(first)
+            if found.startswith(first):  # a label may be a word of the new one
+                return found, label.strip()
+    if label.strip() == PIN:
+        raise EntryNotFound(f"there is no entry {first!r}", remedy="/tree shows their ids")
+    items = session.build_context().items
+    return (items[-1].entry_id if items else None), rest
 
 
 async def _model(chat: ChatLoop, rest: str) -> None:
@@ -231,7 +243,7 @@ COMMANDS = (
         "go back to an entry, or list the branches",
         _branch,
     ),
-    ChatCommand("/label", "[ENTRY] TEXT", "bookmark an entry, by default the last", _label),
+    ChatCommand("/label", "[ENTRY] TEXT", "bookmark an entry, by default the newest message", _label),
     ChatCommand("/model", "[PROVIDER/MODEL]", "which model answers", _model),
     ChatCommand("/think", "[LEVEL]", "how hard the model thinks", _think),
     ChatCommand("/retry", "", "answer what got no answer, without saying it again", _retry),

@@ -21,6 +21,8 @@ async def spawn_command(chat: ChatLoop, rest: str) -> None:
     """``/spawn [--fork] TASK``: a sub-agent does it beside the chat."""
     first, _, behind = rest.partition(" ")
     fork = first == FORK
+    if first.startswith("--") and not fork:
+        raise StrandlineError(f"/spawn does not know {first!r}", remedy=f"say /spawn [{FORK}] TASK")
     subagents = _subagents_of(chat)
     subagents.attend()
     spawned = await subagents.spawn(

@@ -74,7 +74,7 @@ def explain(  # noqa: PLR0913 - one for each option
     Looks only: nothing is written, no model is asked. For the model that answered last, with
     the rules of the agent's settings.
     """
-    if (file is None) == (key is None):
+    if (file is None) == (not key):
         raise click.UsageError("give a FILE or a --session-key")
     from strandline.wiring import open_state  # noqa: PLC0415 - what it needs is heavy
     from strandline.wiring.explaining import Question, transcript_of  # noqa: PLC0415 - heavy
@@ -82,7 +82,7 @@ def explain(  # noqa: PLR0913 - one for each option
     question = Question(
         agent_id=agent_of(agent_id, key),
         now_ms=SystemClock().now_ms() if now is None else _moment(now),
-        key=key,
+        key=key or None,
         config=config,
         model_ref=model_ref,
         window=window,

@@ -98,5 +98,5 @@ def main(ctx: click.Context, state_dir: str | None) -> None:
     if os.environ.get("NO_COLOR"):
         ctx.color = False
     ctx.obj = folder = resolve_state_dir(state_dir, os.environ)
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):  # noqa: PTH110, PTH112 - never raise
         raise click.UsageError(f"the state directory {folder} is no folder")

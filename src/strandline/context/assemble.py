@@ -1,9 +1,10 @@
-"""Assembling: from the messages of a path to the messages of a request.
+"""Assembling without rules and at one go: from the messages of a path to those of a request.
 
-This is what the built-in engine (`legacy`) does: sanitise, pair, shorten what is larger
-than one message may be, make room where that is wanted, and validate last, because
-whatever was left out may have broken a pair. Each step is a function from one view to
-the next. Source: spec 3, The way of a message.
+Sanitise, pair, shorten what is larger than one message may be, make room where that is
+wanted, and validate last, because whatever was left out may have broken a pair. Each step is
+a function from one view to the next. A session that grows is followed instead
+(`strandline.context.clean_path`) and pruned, and shares the last steps with this (`within`).
+Source: spec 3, The way of a message.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Clean:
     @property
     def view(self) -> View:
         """All of it as a view."""
-        return View(tuple(self.messages), self.left_out)
+        return View(tuple(self.messages), self.left_out, self.tokens_to[-1])
 
 
 class CleanPath:

@@ -74,7 +74,7 @@ class Assembling:
     """
 
     engine: EngineSession
-    addition_tokens: int = 0
+    addition_tokens: int = field(default=0, init=False)
     _path: CleanPath = field(init=False)
     _memo: PruneMemo = field(default_factory=PruneMemo)
     _sent: OrderedDict[str, int] = field(default_factory=OrderedDict)

@@ -312,8 +312,7 @@ class EngineSession:
         lane: Lane = nullcontext,
         delegated: Delegated | None = None,
     ) -> RuntimeContext:
-        own = (self.session, self.agent, self.compactor, self.spent)
-        lender = Lender(*own, lane, self._counted)
+        lender = Lender(self.session, self.agent, self.compactor, self.spent, lane, self._counted)
         return lender.lend(budget, items, delegated or Delegated())
 
 

@@ -42,7 +42,7 @@ Records = Sequence[JsonObject]
 class SummaryMemo(Protocol):
     """Where summaries are kept. It may hold anything: what makes no sense is ignored.
 
-    All may raise `StrandlineError`, and may wait for a disk.
+    Both may raise `StrandlineError`, and may wait for a disk.
     """
 
     def read(self, session_id: str) -> Records:
@@ -51,10 +51,6 @@ class SummaryMemo(Protocol):
 
     def update(self, session_id: str, change: Callable[[Records], Records]) -> None:
         """Put `change` of them in their place; nobody else changes them meanwhile."""
-        ...
-
-    def forget(self, session_id: str) -> None:
-        """The session is gone: so is what was said in it."""
         ...
 
 
@@ -69,9 +65,6 @@ class MemorySummaryMemo:
 
     def update(self, session_id: str, change: Callable[[Records], Records]) -> None:
         self._records[session_id] = change(self.read(session_id))
-
-    def forget(self, session_id: str) -> None:
-        self._records.pop(session_id, None)
 
 
 @dataclass(slots=True)
@@ -141,12 +134,6 @@ class LayerSummarizing:
             return layer, replace(summary, usage=None, notes=())
         making.is_told = True
         return layer, summary
-
-    def forget(self, session_id: str) -> None:
-        """The session is gone: so is what was said in it. Raises `StrandlineError`."""
-        with self._lock:
-            self._known.pop(session_id, None)
-        self._memo.forget(session_id)
 
     async def _make(self, session_id: str, wanted: SummaryWanted) -> tuple[LayerSummary, Summary]:
         known = await asyncio.to_thread(self.known, session_id)

@@ -59,13 +59,6 @@ class SessionRecords(LockedFiles):
             replace_whole(self._disk, path, self._written(changed))
             self._sweep()
 
-    def forget(self, session_id: str) -> None:
-        """Remove the file of a session that is gone."""
-        path = self._path(session_id)
-        if self._disk.exists(path):
-            with self._writing(path), suppress(FileNotFoundError):
-                self._disk.remove(path)
-
     def _path(self, session_id: str) -> Path:
         digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
         return self.place / f"{digest[:32]}{_SUFFIX}"

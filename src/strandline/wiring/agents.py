@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from strandline.context.tokens import MessageTokens
     from strandline.plugins.registry import PluginRegistry
     from strandline.runtime.agent import Agent, Backend
+    from strandline.runtime.engine_host import EngineHost
     from strandline.runtime.hooks import Hooks
     from strandline.runtime.layer_summaries import LayerSummarizing
     from strandline.runtime.model_summarizer import ModelSummarizer
@@ -64,12 +65,7 @@ class AgentMaker:
         first = self._backend(model_ref)
         engine = self.contexts.engine(agent_id, workspace)
         engine.check(first.info)
-        fallbacks = []
-        for each in self._fallbacks(agent_id, own, first):
-            if engine.fits(each.info):
-                fallbacks.append(each)
-            else:
-                self.warn(f"{each.info.ref} of model.fallbacks is passed over (it has no threads)")
+        fallbacks = self._fallbacks(agent_id, own, first, engine)
         tokens = MessageTokens(counter(own.context.token_counter or token_counter))
         policy_for = self.contexts.policy(agent_id, own)
         policy = policy_for("direct")
@@ -173,11 +169,20 @@ class AgentMaker:
         info = self.providers.info(ref)
         return Backend(self.providers.model(info), info)
 
-    def _fallbacks(self, agent_id: str, own: AgentSettings, first: Backend) -> list[Backend]:
+    def _fallbacks(
+        self, agent_id: str, own: AgentSettings, first: Backend, engine: EngineHost
+    ) -> list[Backend]:
         """The models that are asked where the first fails, each once."""
-        refs = dict.fromkeys(own.model.fallbacks)
-        asked = (self._if_usable(agent_id, "model.fallbacks", each) for each in refs)
-        return [backend for backend in asked if backend and backend.info != first.info]
+        found = []
+        for ref in dict.fromkeys(own.model.fallbacks):
+            backend = self._if_usable(agent_id, "model.fallbacks", ref)
+            if backend is None or backend.info == first.info:
+                continue
+            if engine.fits(backend.info):
+                found.append(backend)
+            else:
+                self.warn(f"{ref} of model.fallbacks is passed over (it has no threads)")
+        return found
 
     def _summarizers(self, agent_id: str, own: AgentSettings, first: Backend) -> list[Backend]:
         """The model that is asked for summaries alone, if there is one."""

@@ -151,7 +151,7 @@ def _row_of(state: State, question: Question) -> SessionRow:
     row = state.rows(question.agent_id, read_only=True).get(key)
     if row is None:
         raise SessionNotFound(
-            f"agent {question.agent_id} has no session {key!a}",
+            f"agent {question.agent_id} has no session {key}",
             remedy="`strandline sessions` lists them",
         )
     return row
