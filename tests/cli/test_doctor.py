@@ -111,3 +111,11 @@ def test_status_tells_why_the_selected_engine_cannot_be_used(run: Any, state: Pa
     settings(state, plugins={"slots": {"contextEngine": "dag"}})
     assert "'dag' cannot be used (find)" in run("status", "--json").json()["contextEngineError"]
     assert "set plugins.slots.contextEngine to 'legacy'" in run("status").out
+
+
+def test_status_tells_the_rest_where_the_failures_cannot_be_read(run: Any, state: Path) -> None:
+    settings(state)
+    (state / NAME).mkdir()
+    ran = run("status", "--json")
+    assert ran.json()["engineFailure"] is None
+    assert "cannot be read" in ran.err

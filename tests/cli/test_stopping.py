@@ -162,8 +162,11 @@ def with_plugin(state: Path, code: str, slot: str = "legacy") -> Path:
     begun = f"import time\nfrom pathlib import Path\nbegun = Path({str(here)!r}).touch\n"
     (folder / "odd.py").write_text(begun + code)
     settings = json.loads((state / "strandline.json").read_text())
-    load, entries = {"paths": [str(folder)]}, {"odd": {}}
-    settings["plugins"] = {"load": load, "entries": entries, "slots": {"contextEngine": slot}}
+    settings["plugins"] = {
+        "load": {"paths": [str(folder)]},
+        "entries": {"odd": {}},
+        "slots": {"contextEngine": slot},
+    }
     (state / "strandline.json").write_text(json.dumps(settings))
     return here
 

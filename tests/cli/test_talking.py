@@ -204,3 +204,45 @@ def test_the_session_that_the_original_could_not_continue_goes_on(
     assert again.json()["sessionKey"] == key
     checked = run("session", "verify", copy / "agents/main/sessions/demo1.jsonl", "--json")
     assert checked.json()["clean"] is True
+
+
+ENGINE = """
+from strandline.context.engine import EngineInfo, LegacyEngine
+
+class Engine(LegacyEngine):
+    info = EngineInfo("odd", "Odd")
+    async def assemble(self, request):
+        print("chatter")
+        return await super().assemble(request)
+    async def dispose(self):
+        raise ValueError("no way")
+
+def register(api):
+    api.register_context_engine("odd", lambda context: Engine())
+"""
+
+
+def test_an_engine_that_prints_spoils_no_json_and_its_end_is_told(
+    run: Run, state: Path, server: ScriptedModelServer, tmp_path: Path
+) -> None:
+    configure(state, server)
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "odd.py").write_text(ENGINE)
+    assert run("plugins", "install", "-l", tmp_path / "odd", "--select").code == 0
+    ran = run("agent", "-m", "Hello", "--json")
+    assert ran.json()["reply"] == "heard 2"
+    assert "chatter\n" in ran.err
+    told = "strandline: the context engine odd failed in dispose (ValueError: no way)"
+    for words, options in ((["agent", "-m", "Hello"], {}), (["chat"], {"input": "Hello\n"})):
+        ran = run(*words, **options)
+        assert (ran.code, "heard " in ran.out) == (0, True)
+        assert ran.err.splitlines()[-1].startswith(told)
+
+
+def test_a_chat_on_a_key_is_with_the_agent_of_the_key(
+    run: Run, state: Path, server: ScriptedModelServer
+) -> None:
+    configure(state, server)
+    ran = run("chat", "--session-key", "agent:ops:main", input="Hello\n")
+    assert (ran.code, ran.out) == (0, "heard 2\n")
+    assert (state / "agents/ops/sessions/sessions.json").exists()

@@ -240,6 +240,29 @@ def test_a_broken_plugin_is_recorded_and_breaks_no_other(
     assert said in error.what
 
 
+SECRETS = {"apiKey": "hunter2hunter2", "more": [{"token": "swordfish"}], "mode": "on"}
+
+
+@pytest.mark.parametrize("raised", ["ValueError(str(dict(config)))", "PluginError(str(config))"])
+@pytest.mark.parametrize("where", ["register", "create"])
+def test_what_a_plugin_is_told_in_its_config_is_in_no_error(
+    link: Write, registry: Registry, raised: str, where: str
+) -> None:
+    code = ENGINE.replace("lambda context: Engine()", "make") + (
+        "from strandline.errors import PluginError\n"
+        "def fail(config): raise " + raised + "\n"
+        "def make(context): fail(context.config)\n"
+    )
+    if where == "register":
+        code = code.replace("def register(api):", "def register(api):\n    fail(api.config)")
+    made = registry(link("one", code), configs={"one": SECRETS})
+    said = str(unavailable(made, "fine")) + "".join(str(each.error) for each in made.reports())
+    assert "'apiKey': '…'" in said
+    assert "'mode': 'on'" in said
+    assert "hunter2" not in said
+    assert "swordfish" not in said
+
+
 def test_an_interrupt_while_a_plugin_loads_is_an_interrupt(link: Write, registry: Registry) -> None:
     made = registry(link("one", "raise KeyboardInterrupt"))
     with pytest.raises(KeyboardInterrupt):

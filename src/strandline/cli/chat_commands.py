@@ -243,7 +243,7 @@ COMMANDS = (
         "go back to an entry, or list the branches",
         _branch,
     ),
-    ChatCommand("/label", "[ENTRY] TEXT", "bookmark an entry, by default the newest message", _label),
+    ChatCommand("/label", "[ENTRY] TEXT", "bookmark an entry, or the newest message", _label),
     ChatCommand("/model", "[PROVIDER/MODEL]", "which model answers", _model),
     ChatCommand("/think", "[LEVEL]", "how hard the model thinks", _think),
     ChatCommand("/retry", "", "answer what got no answer, without saying it again", _retry),

@@ -15,6 +15,7 @@ from strandline.cli.row_text import ago, columns_of
 from strandline.cli.words import cut, one_line
 from strandline.clock import SystemClock
 from strandline.context.engine import LEGACY
+from strandline.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.wiring import State
@@ -56,7 +57,11 @@ def _last_failure(state_dir: Path) -> dict[str, Any] | None:
     """What a context engine failed at last, if any did in the last days."""
     from strandline.wiring.health import engine_health  # noqa: PLC0415 - only here
 
-    failure = next(iter(engine_health(state_dir, SystemClock(), warn).recent()), None)
+    try:
+        failure = next(iter(engine_health(state_dir, SystemClock(), warn).recent()), None)
+    except StrandlineError as error:  # the rest is told all the same
+        warn(str(error))
+        return None
     if failure is None:
         return None
     return {

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from strandline.context.engine import ContextEngine, EngineContext, EngineFactory, EngineInfo
 from strandline.errors import EngineUnavailable, StrandlineError
 from strandline.plugins.api import ID
-from strandline.plugins.loading import words
+from strandline.plugins.loading import discreet, words
 from strandline.plugins.reports import PluginChoices, PluginReport
 
 SLOT = "plugins.slots.contextEngine"
@@ -28,11 +28,12 @@ def create(
     try:
         engine: object = factory(context)
     except StrandlineError as error:
-        raise unavailable(engine_id, "create", error.what, error.remedy) from None
+        said, remedy = (discreet(text, context.config) for text in (error.what, error.remedy))
+        raise unavailable(engine_id, "create", said, remedy) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - an engine is anybody's code
-        raise unavailable(engine_id, "create", words(error)) from None
+        raise unavailable(engine_id, "create", words(error, context.config)) from None
     if inspect.iscoroutine(engine):
         engine.close()
     if not isinstance(engine, ContextEngine):

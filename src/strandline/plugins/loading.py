@@ -26,6 +26,9 @@ from strandline.plugins.finding import FoundPlugin, module_file
 
 Phase = Literal["find", "import", "register"]
 MAX_SAID_CHARS = 500
+FEWEST_OF_A_SECRET = 6
+"""Shorter texts are no secrets, and may be parts of any word."""
+
 _PRIVATE = "_strandline_plugin_"
 _importing = threading.RLock()
 
@@ -56,32 +59,56 @@ def load(
     hangs, Ctrl-C raises a `KeyboardInterrupt` that names it.
     """
     with redirect_stdout(sys.stderr):
-        register = _caught(plugin, "import", lambda: _register_of(plugin))
+        register = _caught(plugin, "import", config, lambda: _register_of(plugin))
         if isinstance(register, PluginFailure):
             return register
         api = PluginApi(plugin.id, config, taken_tools=taken_tools)
-        failed = _caught(plugin, "register", lambda: _call(register, api))
+        failed = _caught(plugin, "register", config, lambda: _call(register, api))
         return failed if isinstance(failed, PluginFailure) else api
 
 
-def words(error: BaseException) -> str:
-    """What an exception of somebody's code says, bounded and on one line."""
+def words(error: BaseException, config: object) -> str:
+    """What an exception of somebody's code says, bounded and on one line.
+
+    What the plugin is told in its `config` is left out of it: that may be secret.
+    """
     try:
-        text = " ".join(str(error).split())
+        text = discreet(" ".join(str(error).split()), config)
     except Exception:  # noqa: BLE001 - the error's own code fails too
         text = "it cannot be told"
     return f"{type(error).__name__}: {text[:MAX_SAID_CHARS]}".removesuffix(": ")
 
 
-def _caught(plugin: FoundPlugin, phase: Phase, run: Callable[[], Any]) -> Any:
+def discreet(text: str, config: object) -> str:
+    """A text without the texts of a config."""
+    for told in sorted(_texts(config), key=len, reverse=True):
+        text = text.replace(told, "…")
+    return text
+
+
+def _texts(config: object) -> Iterator[str]:
+    if isinstance(config, str) and len(config) >= FEWEST_OF_A_SECRET:
+        yield config
+    elif isinstance(config, Mapping):
+        for each in config.values():
+            yield from _texts(each)
+    elif isinstance(config, list):
+        for each in config:
+            yield from _texts(each)
+
+
+def _caught(
+    plugin: FoundPlugin, phase: Phase, config: Mapping[str, Any], run: Callable[[], Any]
+) -> Any:
     try:
         return run()
     except StrandlineError as error:
-        return PluginFailure(plugin.id, phase, error.what, error.remedy or "correct it")
+        said, remedy = (discreet(text, config) for text in (error.what, error.remedy))
+        return PluginFailure(plugin.id, phase, said, remedy or "correct it")
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped in the {phase} of the plugin {plugin.id}") from None
     except BaseException as error:  # noqa: BLE001 - a plugin is anybody's code
-        return PluginFailure(plugin.id, phase, words(error), "correct it")
+        return PluginFailure(plugin.id, phase, words(error, config), "correct it")
 
 
 def _call(register: Callable[[PluginApi], object], api: PluginApi) -> None:

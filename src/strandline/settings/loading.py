@@ -138,7 +138,7 @@ def _read(path: Path) -> str:
             found = file.read(MOST_BYTES + 1)
         if len(found) > MOST_BYTES:
             raise ConfigError(
-                f"{path} has more than {MOST_BYTES:,} bytes", remedy="give a settings file"
+                f"{path} has more than {MOST_BYTES:,} bytes", remedy="make it shorter"
             )
         return found.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -8,12 +8,14 @@ and is ended before the next. Source: spec 1, Durability, writers, speed.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import secrets
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from strandline.errors import (
     StoreWriteFailed,
@@ -27,6 +29,8 @@ from strandline.stores.disk import Disk, DiskFile, RealDisk
 from strandline.stores.group_sync import GroupSync
 from strandline.stores.run_lock import run_lock
 from strandline.transcript.store import SideFile, SideRow, Totals
+
+T = TypeVar("T")
 
 
 def write_all(file: DiskFile, data: bytes) -> None:
@@ -67,19 +71,28 @@ class JsonlLog:
 
     def end(self) -> int:
         """As in the seam. A file that took the place of ours is our file from here on."""
-        try:
-            if not self._disk.is_same(self._file, self.path) and not self._closed:
-                with suppress(FileNotFoundError):
-                    self._reopen(write=False)
-            return self._file.size()
-        except OSError as error:
-            raise self._unreadable(error) from error
+
+        def look(file: DiskFile) -> int:
+            if self._disk.is_same(file, self.path) or self._closed:
+                return file.size()
+            with suppress(FileNotFoundError):
+                return self._reopen(write=False).size()
+            return file.size()
+
+        return self._on_file(look)
 
     def read(self, start: int, stop: int) -> bytes:
-        try:
-            return self._file.read_at(start, max(0, stop - start))
-        except OSError as error:
-            raise self._unreadable(error) from error
+        return self._on_file(lambda file: file.read_at(start, max(0, stop - start)))
+
+    def _on_file(self, do: Callable[[DiskFile], T]) -> T:
+        """Do something with our file; again where another thread has put one in its place."""
+        while True:
+            file = self._file
+            try:
+                return do(file)
+            except OSError as error:
+                if error.errno != errno.EBADF or file is self._file:
+                    raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> TranscriptUnreadable:
         return TranscriptUnreadable(
@@ -88,9 +101,9 @@ class JsonlLog:
 
     def _reopen(self, *, write: bool) -> DiskFile:
         """The file that the path names now, in the place of the one that was open."""
-        fresh = self._disk.open(self.path, write=write)
-        self._file.close()
+        fresh, old = self._disk.open(self.path, write=write), self._file
         self._use(fresh, writable=write)
+        old.close()
         return fresh
 
     # -- writing -------------------------------------------------------------------------
