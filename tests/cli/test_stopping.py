@@ -154,13 +154,23 @@ def test_it_stops_a_compaction_that_was_asked_for_and_nothing_is_written(
     assert [message["role"] for message in came(state)] == ["user", "assistant"] * 2
 
 
+HANGING = """
+import time
+from pathlib import Path
+
+def hang():
+    Path({here!r}).touch()
+    for _ in range({naps}):
+        time.sleep(0.05)  # a press just before a long sleep would be heard after it
+"""
+
+
 def with_plugin(state: Path, code: str, slot: str = "legacy") -> Path:
     """Links and enables a plugin; the file that it writes when it has come so far."""
     folder = state.parent / "odd"
     folder.mkdir()
     here = state.parent / "here"
-    begun = f"import time\nfrom pathlib import Path\nbegun = Path({str(here)!r}).touch\n"
-    (folder / "odd.py").write_text(begun + code)
+    (folder / "odd.py").write_text(HANGING.format(here=str(here), naps=WAIT_S * 20) + code)
     settings = json.loads((state / "strandline.json").read_text())
     settings["plugins"] = {
         "load": {"paths": [str(folder)]},
@@ -175,7 +185,7 @@ def with_plugin(state: Path, code: str, slot: str = "legacy") -> Path:
 def test_a_plugin_that_hangs_as_it_is_imported_is_left_and_named(
     slow: Slow, state: Path, words: list[str]
 ) -> None:
-    here = with_plugin(state, f"begun()\ntime.sleep({WAIT_S})\ndef register(api): ...")
+    here = with_plugin(state, "hang()\ndef register(api): ...")
     process = begin(*words)
     until(here.exists)
     process.send_signal(signal.SIGINT)
@@ -187,13 +197,12 @@ def test_a_plugin_that_hangs_as_it_is_imported_is_left_and_named(
     )
 
 
-ENGINE = f"""
+ENGINE = """
 from strandline.context.engine import EngineInfo, LegacyEngine
 class Engine(LegacyEngine):
     info = EngineInfo("odd", "Odd")
     async def assemble(self, request):
-        begun()
-        time.sleep({WAIT_S})
+        hang()
 def register(api):
     api.register_context_engine("odd", lambda context: Engine())
 """

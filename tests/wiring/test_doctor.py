@@ -485,7 +485,6 @@ DAMAGE: list[Callable[[Path], object]] = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="rows take a number that no float holds for a fault of ours")
 def test_a_row_with_a_number_that_no_float_holds_is_read(state: StateOf) -> None:
     state.row(MAIN, SessionRow({**new_row("s1", 1).raw, "inputTokens": 10**400}))
     assert not [f for each in state.found().values() for f in each if "report it" in f.remedy]

@@ -58,7 +58,10 @@ def _object(value: Any) -> JsonObject | None:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # JSON has numbers that no float holds
+        return None
 
 
 def _whole(value: Any) -> int | None:
